@@ -120,7 +120,7 @@ def start_coordinator(setup: BatchSetup, name: str = ACTOR_NAME) -> None:
     start_detached(BatchCoordinator, setup, setup.fingerprint(), name, _STOP_S)
 
 
-class CoordinatorBell:
+class CoordinatorWaker:
     """Wakes the coordinator when there is a new batch; a lost call only delays it until its next poll."""
 
     def __init__(self, name: str = ACTOR_NAME) -> None:

@@ -14,7 +14,7 @@ from batch.config import INTERVALS, MAX_RUNNING, MAX_RUNNING_IN_ALL, Intervals
 from batch.run import BatchRun, Paused, RunContext
 from deployments.state.batches.ledger import Fenced
 from deployments.state.batches.rows import Batch
-from deployments.state.objects.pair import keep_near
+from deployments.state.objects.pair import write_near_only
 from deployments.waiting import wait_at_most, worth_logging
 from serve_app.telemetry.log import log_bug
 
@@ -85,7 +85,7 @@ class Coordinator:
 
     async def _run(self, batch: Batch) -> None:
         if batch.principal.regions is not None:
-            keep_near()
+            write_near_only()
         try:
             await BatchRun(self._context, batch).run()
         except Paused:

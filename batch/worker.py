@@ -22,7 +22,7 @@ from deployments.state.batches.rows import Segment
 from deployments.state.files.content import ContentReader
 from deployments.state.files.store import StoredFile
 from deployments.state.identity.principal import Principal
-from deployments.state.objects.pair import keep_near
+from deployments.state.objects.pair import write_near_only
 from deployments.state.objects.store import ContentLost
 from deployments.state.usage.record import RequestRecord
 from deployments.waiting import wait_at_most
@@ -72,7 +72,7 @@ class LineWorker:
             Fenced: another coordinator has claimed the batch, or its outcomes are sealed.
         """
         if batch.principal.regions is not None:
-            keep_near()
+            write_near_only()
         run = _Run(self._stores, self._intervals, batch, self._count)
         committing = asyncio.create_task(run.commit_until_done())
         starting = asyncio.create_task(self._start_lines(run, places))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from ray.serve.handle import DeploymentHandle
 
-from batch.actor import CoordinatorBell, start_coordinator
+from batch.actor import CoordinatorWaker, start_coordinator
 from batch.setup import BatchSetup, ModelPlace
 from deployments.state.config import ResolvedState
 from serve_app.config import ServiceConfig
@@ -34,7 +34,7 @@ class ClusterCoordinator:
             ConfigError: something else keeps replacing it.
         """
         start_coordinator(batch_setup(self._config, self._state, handles, tools))
-        return CoordinatorBell().ring
+        return CoordinatorWaker().ring
 
 
 def batch_setup(

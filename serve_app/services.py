@@ -8,9 +8,9 @@ from deployments.limits.contract import Gatekeeper
 from deployments.models.client.startup import ModelStartup
 from deployments.models.contract.engine import ModelDirectory
 from deployments.models.price import NO_PRICES, Prices
-from deployments.state.audit.log import AuditLog
+from deployments.state.audit_log import AuditLog
 from deployments.state.batches.store import BatchStore
-from deployments.state.console.sessions import ConsoleSessions
+from deployments.state.console_sessions import ConsoleSessions
 from deployments.state.disk import DiskReserve
 from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore

@@ -28,15 +28,15 @@ from deployments.limits.snapshots import used_in_minute
 from deployments.models.client.remote import RemoteEngine
 from deployments.models.client.startup import ModelStartup
 from deployments.models.price import Prices
-from deployments.state.audit.log import AuditLog
+from deployments.state.audit_log import AuditLog
 from deployments.state.batches.store import BatchStore
 from deployments.state.config import ResolvedState
-from deployments.state.console.sessions import ConsoleSessions
+from deployments.state.console_sessions import ConsoleSessions
 from deployments.state.database.connection import Database, connect
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
-from deployments.state.ingresses.register import IngressRegister
+from deployments.state.ingress_replicas import IngressRegister
 from deployments.state.objects.marker import MARKER_KEY, open_objects
 from deployments.state.objects.pair import PairedStore
 from deployments.state.uploads.store import UploadStore

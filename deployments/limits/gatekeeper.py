@@ -48,7 +48,6 @@ class Intervals:
     key_poll_s: float = 0.2
     snapshot_s: float = 5.0
     record_flush_s: float = 1.0
-    catch_up_s: float = 10.0
 
 
 class GatekeeperProcess:
@@ -67,7 +66,6 @@ class GatekeeperProcess:
         self._database: Database | None = None
         self._next_look_at = 0.0
         self._can_look = True
-        self._next_catch_up_at = 0.0
         self._saving = asyncio.Lock()
         self._records: deque[tuple[str, int, RequestRecord]] = deque()
         self._durable: dict[str, int] = {}
@@ -265,10 +263,6 @@ class GatekeeperProcess:
             for client_id, number, _ in batch:
                 self._durable[client_id] = max(self._durable.get(client_id, 0), number + 1)
                 self._records.popleft()
-        if time.monotonic() >= self._next_catch_up_at:
-            while await self._usage.catch_up():
-                pass
-            self._next_catch_up_at = time.monotonic() + self._intervals.catch_up_s
 
     async def _stop(self) -> None:
         if self._core is not None:

@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, Table, delete, select
 from deployments.limits.ledger import Charges
 from deployments.limits.window import WINDOW_S
 from deployments.state.database.connection import Database
-from deployments.state.database.ids import id_groups
-from deployments.state.database.limiter_tables import (
+from deployments.state.database.queries import id_groups
+from deployments.state.database.tables import (
     limiter_charges,
     limiter_state,
     region_limiter_charges,

@@ -13,20 +13,19 @@ from sqlalchemy.exc import DBAPIError
 
 from deployments.state.batches.work import BatchWork
 from deployments.state.config import StateConfig
-from deployments.state.console.sessions import ConsoleSessions
-from deployments.state.containers.store import ContainerStore
+from deployments.state.console_sessions import ConsoleSessions
+from deployments.state.containers import ContainerStore
 from deployments.state.database.connection import Database
 from deployments.state.files.store import ORPHAN_AGE_S, FileStore
-from deployments.state.ingresses.register import IngressRegister
-from deployments.state.objects.copier import Copier
-from deployments.state.objects.orphans import delete_orphans
+from deployments.state.ingress_replicas import IngressRegister
+from deployments.state.objects.copies import Copier
 from deployments.state.objects.pair import PairedStore
-from deployments.state.objects.store import StoreUnavailable
+from deployments.state.objects.store import StoreUnavailable, delete_orphans
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
 from deployments.state.uploads.store import UploadStore
+from deployments.state.usage.rollups import note_store_bytes
 from deployments.state.usage.store import LogTrim, UsageStore
-from deployments.state.usage.store_bytes import note_store_bytes
 from deployments.state.vector_stores.store import VectorStores
 from deployments.waiting import worth_logging
 
@@ -147,8 +146,8 @@ def create_chores(
 def _copier(files: FileStore) -> Copier | None:
     """Return what copies between two object stores, None where there is one, or something else copies."""
     objects = files.objects
-    if isinstance(objects, PairedStore) and objects.owed is not None:
-        return Copier(objects, objects.owed)
+    if isinstance(objects, PairedStore) and objects.pending is not None:
+        return Copier(objects.near, objects.far, objects.pending)
     return None
 
 

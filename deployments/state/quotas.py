@@ -1,15 +1,12 @@
 """How many objects an account may have: files, pending uploads, vector stores and conversations.
 
-`files.store` counts the bytes of its files, `item_room` those of its items.
+`files.store` counts the bytes of its files, `item_quota` those of its items.
 """
 
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deployments.state.database.response_tables import conversations
-from deployments.state.database.tables import files
-from deployments.state.database.upload_tables import uploads
-from deployments.state.database.vector_store_tables import vector_stores
+from deployments.state.database.tables import conversations, files, uploads, vector_stores
 
 
 class TooManyObjects(Exception):

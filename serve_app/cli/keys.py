@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from deployments.operations import Operation
-from deployments.state.audit.log import command_line_actor
+from deployments.state.audit_log import command_line_actor
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
 from deployments.state.identity.tiers import Tiers
 from serve_app.cli.database import ConfigOption, DatabaseUrlOption, JsonOption, Place, StateDirOption, Stores, run

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from sqlalchemy.exc import DBAPIError
 
 from deployments.config import ConfigError
-from deployments.state.audit.log import command_line_actor
+from deployments.state.audit_log import command_line_actor
 from deployments.state.database.connection import Database
 from deployments.state.identity.keys import explain
-from deployments.state.objects.owed import Arrears, OwedCopies
+from deployments.state.objects.copies import Backlog, PendingCopies
 from deployments.state.regions.leader import leaders
 from deployments.state.regions.register import Region, RegionRegister, RegionUnknown
 from deployments.state.regions.standbys import Standby, standbys
@@ -45,7 +45,7 @@ class _Seen:
     regions: list[Region]
     leads: dict[str, list[str]]
     standbys: list[Standby]
-    arrears: dict[str, Arrears]
+    backlog: dict[str, Backlog]
 
 
 @app.command("list")
@@ -70,7 +70,7 @@ def list_regions(
             region.facts.get("replicas", "-"),
             region.facts.get("version", "-"),
             ", ".join(seen.leads.get(region.name, ())) or "-",
-            _lacking(seen.arrears.get(region.name)),
+            _lacking(seen.backlog.get(region.name)),
         )
         for region in seen.regions
     ]
@@ -149,7 +149,7 @@ async def _look(database: Database) -> _Seen:
     for work, region in (await leaders(database)).items():
         leads.setdefault(region, []).append(work)
     regions = await RegionRegister(database).all_regions()
-    return _Seen(regions, leads, list(await standbys(database)), await OwedCopies(database).arrears())
+    return _Seen(regions, leads, list(await standbys(database)), await PendingCopies(database).backlog())
 
 
 def _state_of(region: Region, now: float) -> str:
@@ -171,12 +171,12 @@ def _shares(region: Region) -> list[tuple[object, ...]]:
     ]
 
 
-def _lacking(arrears: Arrears | None) -> str:
-    return "-" if arrears is None else f"{arrears.num_objects}, for {arrears.oldest_s:.0f} s"
+def _lacking(backlog: Backlog | None) -> str:
+    return "-" if backlog is None else f"{backlog.num_objects}, for {backlog.oldest_s:.0f} s"
 
 
 def _to_wire(region: Region, seen: _Seen, now: float) -> dict[str, Any]:
-    lacking = seen.arrears.get(region.name, Arrears(0, 0.0))
+    lacking = seen.backlog.get(region.name, Backlog(0, 0.0))
     return {
         "name": region.name,
         "state": _state_of(region, now),

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.limits.contract import GatekeeperUnavailable
-from deployments.state.console.sessions import FORGOTTEN_S, ConsoleSessions, StoredSession, Visitor
+from deployments.state.console_sessions import FORGOTTEN_S, ConsoleSessions, StoredSession, Visitor
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import NotFound, PermissionDenied, SignInLimited, Unavailable
 from serve_app.http.auth import enter_region

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp
 
 from deployments.operations import Operation
-from deployments.state.audit.log import Actor
+from deployments.state.audit_log import Actor
 from deployments.state.identity.principal import Principal
 from serve_app.console.rendering import THEMES, render
 from serve_app.console.session import CSRF_HEADER, Session, check_origin, check_token, find_session

@@ -14,7 +14,7 @@ from deployments.models.contract.errors import (
 )
 from deployments.state.database.postgres import lacks_primary
 from deployments.state.disk import ReserveReached
-from deployments.state.item_room import TooManyItems
+from deployments.state.item_quota import TooManyItems
 from deployments.state.objects.store import StoreFull, StoreUnavailable
 from deployments.state.quotas import TooManyObjects
 from serve_app.errors import api
@@ -37,7 +37,7 @@ _TOO_MANY = (
     "You have {} files, uploads, vector stores and conversations, as many as you may. Delete those that you no longer "
     "need."
 )
-_NO_ITEM_ROOM = (
+_TOO_MANY_ITEMS = (
     "Your responses and conversations take all the room that they may. Delete some that you no longer need, or send "
     "'store': false."
 )
@@ -68,7 +68,7 @@ def translate_error(error: BaseException) -> ApiError | None:
         case TooManyObjects():
             return QuotaExceeded(_TOO_MANY.format(error.max_objects))
         case TooManyItems():
-            return QuotaExceeded(_NO_ITEM_ROOM)
+            return QuotaExceeded(_TOO_MANY_ITEMS)
         case ReserveReached():
             return InsufficientStorage("The service's disk is almost full, so it takes nothing new to store.")
         case StoreFull():

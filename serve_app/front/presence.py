@@ -13,7 +13,7 @@ from contextlib import suppress
 import psutil
 from sqlalchemy.exc import DBAPIError
 
-from deployments.state.ingresses.register import IngressRegister
+from deployments.state.ingress_replicas import IngressRegister
 from deployments.waiting import Watch, worth_logging
 from serve_app.front.addresses import Address
 from serve_app.front.settings import replica_ports

@@ -4,7 +4,7 @@ from starlette.requests import HTTPConnection
 
 from deployments.limits.contract import Gatekeeper, GatekeeperUnavailable
 from deployments.state.identity.principal import Principal
-from deployments.state.objects.pair import keep_near
+from deployments.state.objects.pair import write_near_only
 from serve_app.errors.api import InvalidKey, PermissionDenied, Unauthenticated, Unavailable, WrongRegion
 
 _MAX_HEADER_CHARS = 512
@@ -46,7 +46,7 @@ def enter_region(principal: Principal, region: str) -> None:
     if not principal.may_run_in(region):
         raise WrongRegion
     if principal.regions is not None:
-        keep_near()
+        write_near_only()
 
 
 def check_admin(principal: Principal) -> None:

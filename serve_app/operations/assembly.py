@@ -15,7 +15,7 @@ from deployments.state.config import ResolvedState
 from deployments.state.database.connection import Database
 from deployments.state.disk import DiskReserve, disk_reserve_of
 from deployments.state.files.store import FileStore
-from deployments.state.item_room import ItemRoom
+from deployments.state.item_quota import ItemQuota
 from deployments.tools.code_interpreter.client import ServeChooser
 from deployments.tools.config import ToolsConfig
 from serve_app.operations.built_ins import Tooling, create_tooling
@@ -57,7 +57,7 @@ def assemble(
     # One salt at both doors, so that the lines of batches find the prefixes that requests have left in the caches.
     salt = cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256"), state.config.tiers)
     disk = disk_reserve_of(state)
-    storage = storage_in(database, files, ItemRoom(database, state.config.tiers, disk), state.region_name)
+    storage = storage_in(database, files, ItemQuota(database, state.config.tiers, disk), state.region_name)
     choosers = {name: ServeChooser(handle) for name, handle in tool_handles.items()}
     tooling = create_tooling(Foundation(tools, database, files, directory, salt, state.object_store, choosers))
     policies = create_policies(safety, directory)

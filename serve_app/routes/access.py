@@ -8,7 +8,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from deployments.operations import Operation
-from deployments.state.audit.log import Actor
+from deployments.state.audit_log import Actor
 from deployments.state.identity.principal import Principal
 from serve_app.http.auth import authenticate, check_admin, key_digest
 from serve_app.http.middleware import TRACE

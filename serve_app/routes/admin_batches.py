@@ -6,7 +6,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from deployments.state.audit.log import Actor
+from deployments.state.audit_log import Actor
 from deployments.state.batches.ledger import CannotCancel, CannotPause
 from deployments.state.batches.rows import Batch
 from deployments.state.batches.store import BatchNotFound

@@ -5,7 +5,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from deployments.state.audit.log import AuditEntry, AuditFilter, UnknownEntry
+from deployments.state.audit_log import AuditEntry, AuditFilter, UnknownEntry
 from serve_app.routes.access import admin_caller, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after

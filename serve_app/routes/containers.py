@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 
 from deployments.models.contract.engine import ToolUse
 from deployments.operations import Operation
-from deployments.state.containers.store import ContainerPage, StoredContainer
+from deployments.state.containers import ContainerPage, StoredContainer
 from deployments.state.identity.principal import Principal
 from deployments.tools.code_interpreter.messages import ContainerFile
 from serve_app.errors.api import BadRequest, NotFound, RetentionForbids

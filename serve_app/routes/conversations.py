@@ -31,7 +31,7 @@ async def create_conversation(request: Request) -> Response:
     body = await parse_body(raw or b"{}", NewConversation)
     items = await _items(body, principal, operation)
     max_objects = services_of(request).tiers.of(principal.tier).stored_objects
-    async with operation.storage.item_room.take(principal, len(raw)):
+    async with operation.storage.item_quota.take(principal, len(raw)):
         made = await store.create(
             principal.account, body.metadata or {}, items, expires_at=expires_at, max_objects=max_objects
         )
@@ -98,7 +98,7 @@ async def create_items(request: Request) -> Response:
     items = await _items(body, principal, operation)
     expires_at = _expires_at(principal, operation)
     try:
-        async with operation.storage.item_room.take(principal, len(raw)):
+        async with operation.storage.item_quota.take(principal, len(raw)):
             added = await store.add_items(principal.account, conversation_id, items, expires_at=expires_at)
     except ConversationMissing:
         raise _unknown(conversation_id) from None

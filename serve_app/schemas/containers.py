@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from deployments.state.containers.store import StoredContainer
+from deployments.state.containers import StoredContainer
 from deployments.tools.code_interpreter.messages import ContainerFile
 from serve_app.schemas.base import WireModel
 from serve_app.schemas.paging import PageQuery

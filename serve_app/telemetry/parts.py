@@ -11,7 +11,7 @@ from typing import Protocol
 
 from sqlalchemy.exc import DBAPIError
 
-from deployments.state.objects.owed import Arrears, OwedCopies
+from deployments.state.objects.copies import Backlog, PendingCopies
 from deployments.state.objects.pair import PairedStore
 from deployments.state.webhooks.queue import DeliveryQueue
 from deployments.waiting import Watch
@@ -77,8 +77,8 @@ class PartsWatcher(Watch):
                 self._sink.add(MOVED, (model,), added)
                 self._reported[model] = total
 
-        if self._pair is not None and self._pair.owed is not None:
-            await self._show_arrears(self._pair, self._pair.owed)
+        if self._pair is not None and self._pair.pending is not None:
+            await self._show_backlog(self._pair, self._pair.pending)
         if self._webhooks is not None:
             await self._show_webhooks(self._webhooks)
 
@@ -91,14 +91,14 @@ class PartsWatcher(Watch):
         self._sink.add(WEBHOOKS_WAITING, (), waiting.num_deliveries)
         self._sink.add(WEBHOOKS_OLDEST, (), waiting.oldest_s)
 
-    async def _show_arrears(self, pair: PairedStore, owed: OwedCopies) -> None:
+    async def _show_backlog(self, pair: PairedStore, pending: PendingCopies) -> None:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                arrears = await owed.arrears()
+                backlog = await pending.backlog()
         except (DBAPIError, TimeoutError):
             return
         for side in (pair.near, pair.far):
-            of_side = arrears.get(side.name, Arrears(0, 0.0))
+            of_side = backlog.get(side.name, Backlog(0, 0.0))
             self._sink.add(COPIES_OWED, (side.name,), of_side.num_objects)
             self._sink.add(COPIES_LAG, (side.name,), of_side.oldest_s)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 
 from deployments.limits.contract import Decision, Denied, GatekeeperUnavailable, Granted, Quota
 from deployments.limits.window import KeyLimits, Room
+from deployments.state.identity.keys import digest_of
 from deployments.state.identity.principal import Principal
-from deployments.state.identity.secret import digest_of
 from deployments.state.usage.record import RequestRecord
 
 

@@ -17,8 +17,8 @@ from deployments.limits.messages import Ask, Transport
 from deployments.limits.shares import WHOLE, Share
 from deployments.limits.window import WINDOW_S
 from deployments.patience import USUAL, Patience
+from deployments.state.identity.keys import can_be_secret
 from deployments.state.identity.principal import Principal
-from deployments.state.identity.secret import can_be_secret
 
 TICK_S = 0.1
 _SYNC_INTERVAL_S = 0.25

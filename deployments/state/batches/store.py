@@ -12,14 +12,13 @@ import orjson
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deployments.state.audit.log import SERVICE, Actor, append_entry
+from deployments.state.audit_log import SERVICE, Actor, append_entry
 from deployments.state.batches import ledger
 from deployments.state.batches.ledger import BatchState
 from deployments.state.batches.rows import Batch, NewBatch, state_of, values_of
-from deployments.state.database.batch_status import ENDED
 from deployments.state.database.connection import Database
-from deployments.state.database.pages import page_of
-from deployments.state.database.tables import batches, files
+from deployments.state.database.queries import page_of
+from deployments.state.database.tables import ENDED, batches, files
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.identity.principal import principal_of, principal_to_row
 

@@ -17,19 +17,14 @@ from sqlalchemy import Delete, Select, case, delete, exists, func, insert, selec
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deployments.state.database.batch_status import ENDED
 from deployments.state.database.clock import PastClock, uptime
 from deployments.state.database.connection import Database
-from deployments.state.database.ids import id_groups
-from deployments.state.database.pages import page_of
-from deployments.state.database.rows import columns_for
-from deployments.state.database.tables import batches, files
-from deployments.state.database.upload_tables import uploads
+from deployments.state.database.queries import columns_for, id_groups, page_of
+from deployments.state.database.tables import ENDED, batches, files, uploads
 from deployments.state.encryption.sealing import DataKey
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.files.content import ContentReader, FileWriter, NewFile, open_name
-from deployments.state.objects.orphans import delete_orphans
-from deployments.state.objects.store import ObjectStore, StoreUnavailable
+from deployments.state.objects.store import ObjectStore, StoreUnavailable, delete_orphans
 from deployments.state.quotas import check_objects
 from deployments.state.vector_stores.rows import forget_files
 

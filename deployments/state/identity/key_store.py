@@ -13,12 +13,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deployments.state.audit.log import SERVICE, Actor, append_entry
+from deployments.state.audit_log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.postgres import NoPrimary
 from deployments.state.database.tables import api_keys, regions, revisions
-from deployments.state.identity.keys import ApiKey, KeyChange, NewKey, StoredKey
-from deployments.state.identity.secret import PREFIX, create_secret, digest_of
+from deployments.state.identity.keys import PREFIX, ApiKey, KeyChange, NewKey, StoredKey, create_secret, digest_of
 from deployments.state.identity.tiers import Tiers
 
 MAX_OVERLAP_S = 30 * 86_400.0

@@ -1,5 +1,7 @@
-"""API keys as values: as they are requested, as they are shown, and as the gatekeeper holds them. No storage."""
+"""API keys as values: their secrets, and keys as they are requested, shown, and held by the gatekeeper. No storage."""
 
+import hmac
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, Self
@@ -15,7 +17,7 @@ from pydantic import (
 
 from deployments.config import Section
 from deployments.operations import Operation
-from deployments.state.database.rows import columns_for
+from deployments.state.database.queries import columns_for
 from deployments.state.identity.principal import Principal, Retention
 from deployments.state.identity.tiers import RequestsPerMinute, TierName, Tiers, TokensPerMinute
 
@@ -158,3 +160,22 @@ def explain(error: ValidationError) -> str:
         place = ".".join(str(part) for part in problem["loc"]) or "key"
         sentences.append(f"{place}: {problem['msg'].removeprefix('Value error, ')}.")
     return " ".join(sentences)
+
+
+PREFIX = "sk-manta-"
+_MAX_CHARS = 128
+
+
+def create_secret() -> str:
+    """Return a new secret of 256 random bits; it is shown once and not stored."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def can_be_secret(text: str) -> bool:
+    """Return whether a text has the format of a secret."""
+    return len(text) <= _MAX_CHARS and text.startswith(PREFIX) and text.isascii()
+
+
+def digest_of(secret: str, pepper: bytes) -> bytes:
+    """Return the 32 bytes under which a secret is stored and looked up: HMAC-SHA256 with the pepper."""
+    return hmac.digest(pepper, secret.encode("utf-8", "surrogatepass"), "sha256")

@@ -17,8 +17,8 @@ from deployments.config import ConfigError
 from deployments.state.database.connection import Database
 from deployments.state.database.tables import object_stores
 from deployments.state.objects.config import ResolvedObjectStore
-from deployments.state.objects.owed import OwedCopies
-from deployments.state.objects.pair import PairedStore, Side
+from deployments.state.objects.copies import PendingCopies, Side
+from deployments.state.objects.pair import PairedStore
 from deployments.state.objects.store import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
 from deployments.waiting import worth_logging
 
@@ -53,9 +53,9 @@ async def open_objects(database: Database, config: ResolvedObjectStore, *, is_pa
     if config.other is None:
         return near
     far = await opened(database, config.other)
-    owed = OwedCopies(database) if config.copies != "provider" else None
+    pending = PendingCopies(database) if config.copies != "provider" else None
     return PairedStore(
-        Side(config.name, near), Side(config.other.name, far), owed, waits_for_both=config.copies == "both"
+        Side(config.name, near), Side(config.other.name, far), pending, waits_for_both=config.copies == "both"
     )
 
 

@@ -1,22 +1,21 @@
 """Two object stores with the same content, such as the buckets of two regions.
 
-Reads go to the near one, and to the far one where the near one lacks the object or fails. Writes wait for both, or for
-the near one alone (`copies: later`). What one lacks is noted in the database before the object counts as written, so
-that the loss of either store loses nothing that was acknowledged once the copier has caught up; with `copies: both`
-and both stores up, nothing at any time. What is written after `keep_near` is in the near one alone. A store that has
-failed is left alone for some seconds, so that its time-outs do not stand before every request.
+Reads go to the near store first, and to the far one if the near one fails or does not have the object. Writes wait for
+both, or only for the near one (`copies: later`). A missing copy is noted in the database before the object counts as
+written: either store can be lost once the copier has caught up, and at any time with `copies: both` while both are up.
+After `write_near_only`, objects are written to the near store only. A store that failed is not asked first for a few
+seconds, so that requests do not wait for its timeouts.
 """
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
-from deployments.state.objects.owed import OwedCopies
+from deployments.state.objects.copies import PendingCopies, Side
 from deployments.state.objects.store import (
     ObjectInfo,
     ObjectMissing,
@@ -29,53 +28,31 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LEFT_ALONE_S = 10.0
 _stays_near: ContextVar[bool] = ContextVar("stays_near", default=False)
 
 
-def keep_near() -> None:
+def write_near_only() -> None:
     """Have what this task, and those that it starts, write from now on stay in the near one of two stores."""
     _stays_near.set(True)
 
 
-@dataclass(slots=True)
-class Side:
-    """One of the two stores, under its name in the database."""
-
-    name: str
-    store: ObjectStore
-    clock: Callable[[], float] = time.monotonic
-    down_until: float = field(default=0.0, init=False)
-
-    @property
-    def is_left_alone(self) -> bool:
-        """Whether it has failed just now."""
-        return self.clock() < self.down_until
-
-    def note_failure(self, error: StoreUnavailable) -> None:
-        """Leave it alone for a while."""
-        if not self.is_left_alone:
-            logger.warning("The object store %s is left alone for %g s: %s", self.name, LEFT_ALONE_S, error)
-        self.down_until = self.clock() + LEFT_ALONE_S
-
-
 class PairedStore:
-    """Implements `ObjectStore` over two. Without `owed`, something else copies from one to the other.
+    """Implements `ObjectStore` over two. Without `pending`, something else copies from one to the other.
 
     Each method raises StoreUnavailable only where both stores fail, DBAPIError where one does and the database is away.
     """
 
-    def __init__(self, near: Side, far: Side, owed: OwedCopies | None, *, waits_for_both: bool = True) -> None:
+    def __init__(self, near: Side, far: Side, pending: PendingCopies | None, *, waits_for_both: bool = True) -> None:
         self.near = near
         self.far = far
-        self.owed = owed
+        self.pending = pending
         self._waits_for_both = waits_for_both
 
     @property
     def sides(self) -> tuple[Side, Side]:
         """Both stores, the one that is asked first at the front."""
         return (
-            (self.far, self.near) if self.near.is_left_alone and not self.far.is_left_alone else (self.near, self.far)
+            (self.far, self.near) if self.near.is_backing_off and not self.far.is_backing_off else (self.near, self.far)
         )
 
     @asynccontextmanager
@@ -88,7 +65,7 @@ class PairedStore:
         writer = _PairWriter(key)
         first, second = self.sides
         await writer.open(first)
-        if (self._waits_for_both and not second.is_left_alone) or not writer.is_open:
+        if (self._waits_for_both and not second.is_backing_off) or not writer.is_open:
             await writer.open(second)
         writer.check()
         try:
@@ -107,7 +84,7 @@ class PairedStore:
             await self.near.store.put(key, content)
             return
         first, second = self.sides
-        if self._waits_for_both and not second.is_left_alone:
+        if self._waits_for_both and not second.is_backing_off:
             results = await asyncio.gather(*(_attempt(side, side.store.put(key, content)) for side in (first, second)))
         else:
             results = [await _attempt(first, first.store.put(key, content))]
@@ -149,7 +126,7 @@ class PairedStore:
         """Delete an object from both; where one fails, that is noted and done later."""
         first, second = self.sides
         results = [await _attempt(first, first.store.delete(key))]
-        if second.is_left_alone:
+        if second.is_backing_off:
             _check(results)
             await self._note(second, key, is_deleted=True)
             return
@@ -187,8 +164,8 @@ class PairedStore:
                 await self._note(side, key)
 
     async def _note(self, side: Side, key: str, *, is_deleted: bool = False) -> None:
-        if self.owed is not None:
-            await self.owed.add(side.name, key, is_deleted=is_deleted)
+        if self.pending is not None:
+            await self.pending.add(side.name, key, is_deleted=is_deleted)
 
 
 class _PairWriter:

@@ -8,7 +8,7 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,6 +20,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, from_url
 
+from deployments.state.database.queries import id_groups
 from deployments.state.objects.config import ResolvedObjectStore
 
 # S3 takes no smaller parts than 5 MiB; this much is held for each upload, twice while a part is on its way.
@@ -235,3 +236,22 @@ def _drop_drafts(directory: Path, before: float) -> int:
                 path.unlink(missing_ok=True)
                 num_dropped += 1
     return num_dropped
+
+
+async def delete_orphans(
+    objects: ObjectStore, folder: str, before: float, known: Callable[[Sequence[str]], Awaitable[Collection[str]]]
+) -> int:
+    """Delete the objects of a folder that were written before `before` (Unix seconds) and have no row; return how many.
+
+    `known` returns the keys among those that it is given that have a row.
+
+    Raises:
+        StoreUnavailable: the object store fails.
+    """
+    old = [one.key async for one in objects.list_objects(folder) if one.modified_at < before]
+    num_deleted = 0
+    for keys in id_groups(old):
+        for key in set(keys) - set(await known(keys)):
+            await objects.delete(key)
+            num_deleted += 1
+    return num_deleted

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import delete, select, update
 
-from deployments.state.audit.log import SERVICE, Actor, append_entry
+from deployments.state.audit_log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.tables import regions as table
 

@@ -13,16 +13,16 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
-from deployments.state.database.ids import clean_id, id_groups
 from deployments.state.database.lease_watch import LeaseWatch
-from deployments.state.database.response_tables import response_events as events_table
-from deployments.state.database.response_tables import response_jobs as jobs
-from deployments.state.database.response_tables import responses
+from deployments.state.database.queries import clean_id, id_groups
+from deployments.state.database.tables import response_events as events_table
+from deployments.state.database.tables import response_jobs as jobs
+from deployments.state.database.tables import responses
 from deployments.state.database.turns import Lane, Turns
 from deployments.state.encryption.sealing import DataKey
 from deployments.state.encryption.vault import Vault
 from deployments.state.identity.principal import principal_of
-from deployments.state.responses.appending import append_items
+from deployments.state.responses.queries import append_items
 from deployments.state.responses.store import UNFINISHED, index_items, new_row, open_turn, seal_turn
 from deployments.state.responses.values import ClaimedResponse, Item, LeaseLost, StoredEvents, StoredTurn
 from deployments.state.webhooks.queue import enqueue

@@ -11,14 +11,12 @@ from sqlalchemy import Select, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
-from deployments.state.database.ids import clean_id
-from deployments.state.database.pages import page_of
-from deployments.state.database.response_tables import conversation_items as items_table
-from deployments.state.database.response_tables import conversations as table
+from deployments.state.database.queries import clean_id, page_of
+from deployments.state.database.tables import conversation_items as items_table
+from deployments.state.database.tables import conversations as table
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.quotas import check_objects
-from deployments.state.responses.appending import append_items, item_of
-from deployments.state.responses.bounded import beside, bounded, checked
+from deployments.state.responses.queries import append_items, beside, bounded, checked, item_of
 from deployments.state.responses.values import MAX_READ_BYTES, Conversation, ConversationMissing, Item, Page
 
 _METADATA = b"conversation metadata"

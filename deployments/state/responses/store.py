@@ -15,29 +15,29 @@ from sqlalchemy import Connection, Select, delete, insert, literal, select, upda
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deployments.state.database.bulk_insert import GroupCommit, insert_all, parameters_of
 from deployments.state.database.connection import Database
-from deployments.state.database.group_commit import GroupCommit
-from deployments.state.database.ids import clean_id, id_groups
-from deployments.state.database.inserting import insert_all, parameters_of
-from deployments.state.database.pages import page_of
-from deployments.state.database.response_tables import (
+from deployments.state.database.queries import clean_id, id_groups, page_of
+from deployments.state.database.tables import (
     conversation_items,
     conversations,
     response_events,
     response_items,
     response_jobs,
 )
-from deployments.state.database.response_tables import responses as table
+from deployments.state.database.tables import responses as table
 from deployments.state.encryption.sealing import AccountKey, DataKey
 from deployments.state.encryption.vault import Vault
-from deployments.state.responses.appending import (
+from deployments.state.responses.queries import (
     append_items,
     appended_parameters,
+    beside,
+    bounded,
+    checked,
     item_of,
     remove_items,
     with_appended_items,
 )
-from deployments.state.responses.bounded import beside, bounded, checked
 from deployments.state.responses.values import Item, PastTurn, StoredTurn, TurnMissing, TurnUnfinished
 
 ITEMS, RESPONSE = b"response items", b"response"

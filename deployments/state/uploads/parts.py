@@ -10,8 +10,8 @@ from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
-from deployments.state.database.ids import clean_id, id_groups
-from deployments.state.database.upload_tables import upload_parts
+from deployments.state.database.queries import clean_id, id_groups
+from deployments.state.database.tables import upload_parts
 from deployments.state.files.content import ContentReader, NewFile
 from deployments.state.files.store import FileStore
 from deployments.state.uploads.rows import StoredUpload, UnknownPart, WrongChecksum, WrongSize

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from deployments.state.database.rows import columns_for
+from deployments.state.database.queries import columns_for
 from deployments.state.encryption.sealing import DataKey
 
 LIFETIME_S = 3600.0

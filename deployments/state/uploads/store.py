@@ -14,14 +14,12 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
-from deployments.state.database.ids import clean_id
-from deployments.state.database.rows import columns_for
-from deployments.state.database.upload_tables import upload_parts, uploads
+from deployments.state.database.queries import clean_id, columns_for
+from deployments.state.database.tables import upload_parts, uploads
 from deployments.state.encryption.vault import lock_account
 from deployments.state.files.content import FileWriter, NewFile
 from deployments.state.files.store import ORPHAN_AGE_S, FileStore, StoredFile, count_bytes, record_file
-from deployments.state.objects.orphans import delete_orphans
-from deployments.state.objects.store import ContentLost
+from deployments.state.objects.store import ContentLost, delete_orphans
 from deployments.state.quotas import check_objects
 from deployments.state.retention import FilesConfig
 from deployments.state.uploads.parts import copy_parts, find_parts, forget_parts

@@ -1,37 +1,46 @@
-"""Adds request records to the sums of usage and to the latencies, in the caller's transaction.
+"""The sums of usage and latencies by minute, hour and day (UTC), and what vector stores hold by hour and day.
 
-Whoever writes rows of the request log calls `add_requests` with them in the same transaction, and with the sign -1 for
-rows that it takes out. So the sums are those of the log at every moment, whenever a process dies.
+Rows of the request log are added in the transaction that writes them, and taken out, with the sign -1, in the one that
+removes them. So the sums are those of the log at every moment, whenever a process dies.
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, get_args
 
-from sqlalchemy import String, bindparam, select, update
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.operations import MODEL_OPERATIONS
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import request_log
-from deployments.state.database.usage_tables import COUNTS, LATENCY, USAGE
+from deployments.state.database.tables import COUNTS, LATENCY, USAGE, Width, vector_store_bytes, vector_store_files
 from deployments.state.usage.histogram import bucket_of
-from deployments.state.usage.periods import WIDTHS, Width, start_of
+
+WIDTHS: tuple[Width, ...] = get_args(Width)
+WIDTH_S: dict[Width, int] = {"1m": 60, "1h": 3_600, "1d": 86_400}
+KEPT_S: dict[Width, int | None] = {"1m": 2 * 86_400, "1h": 90 * 86_400, "1d": None}
+"""For how long the sums of a period are kept; None is for ever."""
 
 BATCH_PREFIX = "batch_"
 """The ids of batches begin so, and with them the record ids of their lines."""
 TOO_MANY_REQUESTS = 429
 _MAX_OPERATION = 32
-_CAUGHT_UP_AT_ONCE = 2_000
 _SUMMED = COUNTS[3:]
 _USAGE_KEY = ["start", "account", "key_id", "model", "operation", "is_batch", "service_tier"]
 _LATENCY_KEY = ["start", "account", "model", "metric", "bucket"]
+_STORE_BYTES_KEY = ["width", "start", "account"]
 _BY_PATH = {path: name.value for name, operation in MODEL_OPERATIONS.items() for path in operation.paths}
 
 Change = tuple[Mapping[str, Any], int]
 """A row of the request log, and 1 or -1."""
 Rows = dict[Width, list[dict[str, Any]]]
 """What is added to a table of each width, in the order of its key, so that no two writers deadlock."""
+
+
+def start_of(at: float, width: Width) -> int:
+    """Return the first second of the period that a time lies in, both in Unix seconds."""
+    seconds = WIDTH_S[width]
+    return int(at // seconds) * seconds
 
 
 def operation_of(route: str) -> str:
@@ -52,6 +61,26 @@ async def add_requests(connection: AsyncConnection, database: Database, changes:
     for width in WIDTHS:
         if latency[width]:
             await connection.execute(database.upsert(LATENCY[width], _LATENCY_KEY, adding=("count",)), latency[width])
+
+
+async def note_store_bytes(database: Database, clock: Callable[[], float]) -> None:
+    """Note the bytes of now. The last note of a period is what the period is shown with."""
+    now = clock()
+    files, noted = vector_store_files, vector_store_bytes
+    held = select(files.c.account, func.sum(files.c.usage_bytes)).group_by(files.c.account)
+    async with database.write() as connection:
+        num_bytes = {account: int(total) for account, total in await connection.execute(held)}
+        rows = []
+        for width in ("1h", "1d"):
+            start = start_of(now, width)
+            earlier = select(noted.c.account).where(noted.c.width == width, noted.c.start == start)
+            accounts = {*(await connection.scalars(earlier)), *(name for name, total in num_bytes.items() if total)}
+            rows += [
+                {"width": width, "start": start, "account": account, "num_bytes": num_bytes.get(account, 0)}
+                for account in sorted(accounts)
+            ]
+        if rows:
+            await connection.execute(database.upsert(noted, _STORE_BYTES_KEY), rows)
 
 
 def rows_of(changes: Iterable[Change]) -> tuple[Rows, Rows]:
@@ -80,32 +109,6 @@ def rows_of(changes: Iterable[Change]) -> tuple[Rows, Rows]:
         {width: _widen_usage(usage, width) for width in WIDTHS},
         {width: _widen_latency(latency, width) for width in WIDTHS},
     )
-
-
-async def catch_up(database: Database) -> int:
-    """Add the rows that a process of the version before has written to the sums; return how many.
-
-    Such rows have no operation. It gets none that others are writing just now.
-    """
-    query = select(request_log).where(request_log.c.operation.is_(None)).limit(_CAUGHT_UP_AT_ONCE)
-    async with database.read() as connection:
-        if (await connection.execute(query.limit(1))).first() is None:
-            return 0
-    statement = (
-        update(request_log)
-        .where(request_log.c.record_id == bindparam("its_id", type_=String))
-        .values(operation=bindparam("its_operation", type_=String))
-    )
-    num_added = 0
-    async with database.write() as connection:
-        found = (await connection.execute(query.with_for_update(skip_locked=True))).mappings().all()
-        rows = [{**row, "operation": operation_of(row["route"])} for row in found]
-        if rows:
-            named = [{"its_id": row["record_id"], "its_operation": row["operation"]} for row in rows]
-            await connection.execute(statement, named)
-            await add_requests(connection, database, [(row, 1) for row in rows])
-        num_added += len(rows)
-    return num_added
 
 
 def _model_of(row: Mapping[str, Any]) -> str:

@@ -15,15 +15,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.clock import uptime
 from deployments.state.database.connection import Database
-from deployments.state.database.ids import id_groups
-from deployments.state.database.tables import request_log
-from deployments.state.database.usage_tables import LATENCY, USAGE
-from deployments.state.usage import rollups
-from deployments.state.usage.periods import KEPT_S, WIDTH_S
+from deployments.state.database.queries import id_groups
+from deployments.state.database.tables import LATENCY, USAGE, request_log
 from deployments.state.usage.reading import UsageFilter, UsageReader
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST, RequestRecord
 from deployments.state.usage.request_log import COLUMNS, RequestFilter, RequestLogReader
-from deployments.state.usage.rollups import add_requests, operation_of
+from deployments.state.usage.rollups import KEPT_S, WIDTH_S, add_requests, operation_of
 
 _SECONDS_PER_DAY = 86_400
 _DROPPED_AT_ONCE = 5_000  # A statement must be much faster than the database's timeout.
@@ -71,14 +68,9 @@ class UsageStore:
             replaced = await _take_replaced(connection, fresh)
             if fresh:
                 await connection.execute(request_log.insert(), list(fresh.values()))
-            counted = [row for row in replaced if row["operation"] is not None]
-            changes = [(row, 1) for row in fresh.values()] + [(row, -1) for row in counted]
+            changes = [(row, 1) for row in fresh.values()] + [(row, -1) for row in replaced]
             await add_requests(connection, self._database, changes)
         return len(fresh)
-
-    async def catch_up(self) -> int:
-        """Add what processes of the version before have logged to the sums of usage; return how many requests."""
-        return await rollups.catch_up(self._database)
 
     async def by_day(
         self, *, key_id: str | None = None, account: str | None = None, since: date | None = None

@@ -11,10 +11,9 @@ import orjson
 from sqlalchemy import and_, case, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deployments.state.database.ids import id_groups
-from deployments.state.database.rows import columns_for
-from deployments.state.database.vector_store_tables import vector_store_files as files
-from deployments.state.database.vector_store_tables import vector_stores as stores
+from deployments.state.database.queries import columns_for, id_groups
+from deployments.state.database.tables import vector_store_files as files
+from deployments.state.database.tables import vector_stores as stores
 from deployments.state.encryption.sealing import AccountKey, DataKey
 from deployments.state.identity.principal import Principal
 

@@ -14,11 +14,10 @@ from sqlalchemy import Column, RowMapping, Select, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
-from deployments.state.database.ids import clean_id
-from deployments.state.database.pages import page_of
-from deployments.state.database.vector_store_tables import vector_store_batches as batches
-from deployments.state.database.vector_store_tables import vector_store_files as files
-from deployments.state.database.vector_store_tables import vector_stores as table
+from deployments.state.database.queries import clean_id, page_of
+from deployments.state.database.tables import vector_store_batches as batches
+from deployments.state.database.tables import vector_store_files as files
+from deployments.state.database.tables import vector_stores as table
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.quotas import check_objects
 from deployments.state.retention import DAY_S

@@ -4,7 +4,7 @@ from sqlalchemy.exc import DBAPIError
 
 from deployments.config import ConfigError
 from deployments.state.config import ResolvedState
-from deployments.state.console.sessions import ConsoleSessions
+from deployments.state.console_sessions import ConsoleSessions
 from deployments.state.database.connection import connect
 from deployments.state.identity.key_store import KeyStore
 

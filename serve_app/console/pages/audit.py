@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from deployments.state.audit.log import AuditFilter, UnknownEntry
+from deployments.state.audit_log import AuditFilter, UnknownEntry
 from serve_app.console.visit import Visit
 from serve_app.errors.api import BadRequest, Unavailable
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from batch.lines import LineSplitter
 from batch.validation import Rules, Validation, validate
-from deployments.state.audit.log import Actor
+from deployments.state.audit_log import Actor
 from deployments.state.batches.rows import Batch
 from deployments.state.batches.store import BatchNotFound
 from deployments.state.files.store import FileNotFound, StoredFile

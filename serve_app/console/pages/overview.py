@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from deployments.state.database.usage_tables import Width
-from deployments.state.usage.periods import WIDTH_S, start_of
+from deployments.state.database.tables import Width
 from deployments.state.usage.reading import UsageFilter, UsageReader, UsageSum
+from deployments.state.usage.rollups import WIDTH_S, start_of
 from serve_app.console.visit import Visit, may_read_usage
 from serve_app.errors.api import Unavailable
 

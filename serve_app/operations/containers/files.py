@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import cast
 
-from deployments.state.containers.store import ContainerStore, StoredContainer
+from deployments.state.containers import ContainerStore, StoredContainer
 from deployments.state.files.store import FileNotFound, FileStore, StoredFile
 from deployments.state.identity.principal import Principal
 from deployments.state.objects.store import StoreUnavailable

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from deployments.state.containers.store import ContainerPage, ContainerStore, StoredContainer, TooManyContainers
+from deployments.state.containers import ContainerPage, ContainerStore, StoredContainer, TooManyContainers
 from deployments.state.files.store import FileStore
 from deployments.state.identity.principal import Principal
 from deployments.tools.code_interpreter.client import RemoteHosts

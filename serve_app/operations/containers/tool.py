@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from deployments.operations import Operation
-from deployments.state.containers.store import ContainerStore, StoredContainer
+from deployments.state.containers import ContainerStore, StoredContainer
 from deployments.state.files.store import StoredFile
 from deployments.tools.code_interpreter.client import RemoteHosts
 from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerGone

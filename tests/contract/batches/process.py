@@ -32,9 +32,8 @@ from deployments.patience import USUAL, Patience
 from deployments.state.batches.store import BatchStore
 from deployments.state.batches.work import BatchWork
 from deployments.state.database import postgres as postgres_module
-from deployments.state.database.batch_status import ENDED
 from deployments.state.database.connection import connect
-from deployments.state.database.tables import batches
+from deployments.state.database.tables import ENDED, batches
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.content import FileWriter
 from deployments.state.files.store import FileStore

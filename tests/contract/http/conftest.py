@@ -26,8 +26,8 @@ from deployments.operations import operations_of
 from deployments.patience import Patience
 from deployments.state.batches.store import BatchStore
 from deployments.state.config import StateConfig
-from deployments.state.console.sessions import ConsoleSessions
-from deployments.state.containers.store import ContainerStore
+from deployments.state.console_sessions import ConsoleSessions
+from deployments.state.containers import ContainerStore
 from deployments.state.database.connection import connect
 from deployments.state.disk import DiskReserve
 from deployments.state.encryption.vault import Vault
@@ -37,7 +37,8 @@ from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ResolvedObjectStore
-from deployments.state.objects.pair import PairedStore, Side
+from deployments.state.objects.copies import Side
+from deployments.state.objects.pair import PairedStore
 from deployments.state.retention import FilesConfig
 from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.record import RequestRecord

@@ -9,12 +9,11 @@ from typing import Any
 from sqlalchemy import select
 
 from deployments.state.database.connection import Database, connect
-from deployments.state.database.response_tables import response_events, response_jobs, responses
+from deployments.state.database.tables import response_events, response_jobs, responses
 from deployments.state.disk import DiskReserve
-from deployments.state.encryption.sealed_tokens import SealedTokens
-from deployments.state.encryption.vault import Vault
+from deployments.state.encryption.vault import SealedTokens, Vault
 from deployments.state.identity.tiers import Tiers
-from deployments.state.item_room import ItemRoom
+from deployments.state.item_quota import ItemQuota
 from deployments.state.responses import background
 from deployments.state.responses.background import BackgroundStore
 from deployments.state.responses.conversations import ConversationStore
@@ -35,9 +34,9 @@ class StoredResponses:
     def storage(self, files: Any, tiers: Tiers | None = None, disk: DiskReserve | None = None) -> Storage:
         """Return new stores over the database."""
         place = (self.database, self._vault, self._clock)
-        item_room = ItemRoom(self.database, tiers, disk, self._clock)
+        item_quota = ItemQuota(self.database, tiers, disk, self._clock)
         stores = ResponseStore(*place), BackgroundStore(*place), ConversationStore(*place)
-        return Storage(*stores, SealedTokens(self._vault), files, item_room, self._clock)
+        return Storage(*stores, SealedTokens(self._vault), files, item_quota, self._clock)
 
     def _read(self, query: str, *values: str) -> Any:
         with closing(sqlite3.connect(self._path)) as connection:

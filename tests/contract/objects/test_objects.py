@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from deployments.state.objects.config import ResolvedObjectStore
-from deployments.state.objects.pair import PairedStore, Side
+from deployments.state.objects.copies import Side
+from deployments.state.objects.pair import PairedStore
 from deployments.state.objects.store import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
 from tests.twins.objects import MemoryObjects
 

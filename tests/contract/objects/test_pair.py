@@ -7,10 +7,9 @@ import pytest
 from deployments.config import ConfigError
 from deployments.state.database.connection import Database
 from deployments.state.objects.config import ObjectStoreConfig, ResolvedObjectStore, resolve_object_store
-from deployments.state.objects.copier import Copier
+from deployments.state.objects.copies import BACK_OFF_S, Backlog, Copier, PendingCopies, Side
 from deployments.state.objects.marker import open_objects
-from deployments.state.objects.owed import Arrears, OwedCopies
-from deployments.state.objects.pair import LEFT_ALONE_S, PairedStore, Side
+from deployments.state.objects.pair import PairedStore
 from deployments.state.objects.store import ObjectMissing, StoreFull, StoreUnavailable
 from tests.twins.objects import MemoryObjects
 
@@ -31,14 +30,14 @@ class Pair:
     def __init__(self, database: Database, *, waits_for_both: bool = True) -> None:
         self.clock = Clock()
         self.near, self.far = MemoryObjects(self.clock), MemoryObjects(self.clock)
-        self.owed = OwedCopies(database, self.clock)
+        self.pending = PendingCopies(database, self.clock)
         self.store = PairedStore(
             Side("near", self.near, self.clock),
             Side("far", self.far, self.clock),
-            self.owed,
+            self.pending,
             waits_for_both=waits_for_both,
         )
-        self.copier = Copier(self.store, self.owed)
+        self.copier = Copier(self.store.near, self.store.far, self.pending)
 
     async def write(self, key: str, content: bytes) -> None:
         async with self.store.create(key) as writer:
@@ -55,7 +54,7 @@ async def test_both_have_what_was_written_and_nothing_is_owed(pair: Pair) -> Non
     await pair.write("files/a", b"x" * 5000)
     await pair.store.put("files/b", b"y")
     assert pair.near.objects == pair.far.objects == {"files/a": b"x" * 5000, "files/b": b"y"}
-    assert await pair.owed.arrears() == {}
+    assert await pair.pending.backlog() == {}
 
 
 @pytest.mark.parametrize("lost", ["near", "far"])
@@ -69,12 +68,12 @@ async def test_while_one_is_away_the_other_serves_and_the_copier_brings_it_up(pa
     assert await pair.store.read("files/a", 10, 12) == b"xx"
     assert there.objects == {"files/a": b"x" * 5000, "files/b": b""}
     pair.clock.now += 100
-    assert await pair.owed.arrears() == {lost: Arrears(3, 100.0)}
+    assert await pair.pending.backlog() == {lost: Backlog(3, 100.0)}
     assert await pair.copier.run() == 0
     away.is_away = False
     assert await pair.copier.run() == 3
     assert away.objects == there.objects
-    assert await pair.owed.arrears() == {}
+    assert await pair.pending.backlog() == {}
 
 
 async def test_a_store_that_goes_away_amid_an_object_lacks_it(pair: Pair) -> None:
@@ -83,7 +82,7 @@ async def test_a_store_that_goes_away_amid_an_object_lacks_it(pair: Pair) -> Non
         pair.far.is_away = True
         await writer.write(b"two")
     assert pair.near.objects == {"files/a": b"onetwo"}
-    assert await pair.owed.arrears() == {"far": Arrears(1, 0.0)}
+    assert await pair.pending.backlog() == {"far": Backlog(1, 0.0)}
 
 
 async def test_a_store_that_fails_at_the_very_end_lacks_the_object(pair: Pair) -> None:
@@ -91,7 +90,7 @@ async def test_a_store_that_fails_at_the_very_end_lacks_the_object(pair: Pair) -
         await writer.write(b"one")
         pair.near.is_away = True
     assert pair.far.objects == {"files/a": b"one"}
-    assert await pair.owed.arrears() == {"near": Arrears(1, 0.0)}
+    assert await pair.pending.backlog() == {"near": Backlog(1, 0.0)}
 
 
 async def test_with_both_away_nothing_is_written_and_the_reason_is_the_stores(pair: Pair) -> None:
@@ -104,13 +103,13 @@ async def test_with_both_away_nothing_is_written_and_the_reason_is_the_stores(pa
         with pytest.raises(StoreUnavailable):
             await work
     pair.near.is_away = pair.far.is_away = False
-    pair.clock.now += LEFT_ALONE_S
+    pair.clock.now += BACK_OFF_S
     pair.near.room_bytes = pair.far.room_bytes = 10
     with pytest.raises(StoreFull):
         await pair.write("files/a", b"x" * 11)
     with pytest.raises(StoreFull):
         await pair.store.put("files/a", b"x" * 11)
-    assert await pair.owed.arrears() == {}
+    assert await pair.pending.backlog() == {}
 
 
 async def test_an_object_that_one_lacks_for_now_is_read_from_the_other(pair: Pair) -> None:
@@ -130,10 +129,10 @@ async def test_a_store_that_has_failed_is_left_alone_for_a_while(pair: Pair) -> 
     pair.near.is_away = False
     await pair.write("files/b", b"x")
     assert sorted(pair.near.objects) == []
-    pair.clock.now += LEFT_ALONE_S
+    pair.clock.now += BACK_OFF_S
     await pair.write("files/c", b"x")
     assert sorted(pair.near.objects) == ["files/c"]
-    assert (await pair.owed.arrears())["near"].num_objects == 2
+    assert (await pair.pending.backlog())["near"].num_objects == 2
 
 
 async def test_one_copies_later_where_that_is_asked_for(database: Database) -> None:
@@ -151,15 +150,15 @@ async def test_what_was_deleted_before_it_was_copied_is_not_copied(database: Dat
     await pair.store.delete("files/a")
     await pair.copier.run()
     assert pair.far.objects == {}
-    assert await pair.owed.arrears() == {}
+    assert await pair.pending.backlog() == {}
 
 
 async def test_a_note_that_was_replaced_meanwhile_stays(pair: Pair) -> None:
-    await pair.owed.add("far", "files/a")
-    (note,) = await pair.owed.oldest("far", 10)
-    await pair.owed.add("far", "files/a", is_deleted=True)
-    await pair.owed.settle(note)
-    (kept,) = await pair.owed.oldest("far", 10)
+    await pair.pending.add("far", "files/a")
+    (note,) = await pair.pending.oldest("far", 10)
+    await pair.pending.add("far", "files/a", is_deleted=True)
+    await pair.pending.settle(note)
+    (kept,) = await pair.pending.oldest("far", 10)
     assert kept.is_deleted
 
 
@@ -169,7 +168,7 @@ async def test_what_is_given_up_appears_in_neither(pair: Pair) -> None:
             await writer.write(b"x")
             raise KeyError
     assert pair.near.objects == pair.far.objects == {}
-    assert await pair.owed.arrears() == {}
+    assert await pair.pending.backlog() == {}
 
 
 async def test_a_listing_has_each_object_once_and_all_of_one_where_the_other_fails(pair: Pair) -> None:
@@ -220,8 +219,8 @@ async def test_the_copier_copies_large_objects_between_real_stores(
         await writer.write(content)
     with pytest.raises(ObjectMissing):
         await opened.far.store.size("files/a")
-    assert opened.owed is not None
-    assert await Copier(opened, opened.owed).run() == 1
+    assert opened.pending is not None
+    assert await Copier(opened.near, opened.far, opened.pending).run() == 1
     assert await opened.far.store.read("files/a", 0, len(content)) == content
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.models.contract.engine import Usage
-from deployments.state.audit.log import Actor, AuditFilter, AuditLog
+from deployments.state.audit_log import Actor, AuditFilter, AuditLog
 from deployments.state.batches import store as batches_module
 from deployments.state.batches.ledger import BatchState, Fenced, Outcome, Tokens
 from deployments.state.batches.rows import Batch, Entry, NewBatch, Segment

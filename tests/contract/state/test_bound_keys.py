@@ -15,9 +15,8 @@ from deployments.state.encryption.vault import Vault
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import KeyChange, NewKey, StoredKey
 from deployments.state.identity.principal import Principal, principal_of, principal_to_row
-from deployments.state.objects.copier import Copier
-from deployments.state.objects.owed import OwedCopies
-from deployments.state.objects.pair import PairedStore, Side, keep_near
+from deployments.state.objects.copies import Copier, PendingCopies, Side
+from deployments.state.objects.pair import PairedStore, write_near_only
 from deployments.state.objects.store import ObjectMissing
 from deployments.state.responses.background import BackgroundStore
 from deployments.state.responses.values import StoredTurn
@@ -64,24 +63,24 @@ async def test_request_in_another_region_is_refused_with_a_code() -> None:
 
 async def test_content_stays_in_the_near_store_and_is_not_copied_later(database: Database) -> None:
     near, far = MemoryObjects(), MemoryObjects()
-    owed = OwedCopies(database)
-    pair = PairedStore(Side("us", near), Side("asia", far), owed)
+    pending = PendingCopies(database)
+    pair = PairedStore(Side("us", near), Side("asia", far), pending)
 
     async def write() -> None:
-        keep_near()
+        write_near_only()
         await pair.put("files/bound", b"one")
         async with pair.create("files/stream") as writer:
             await writer.write(b"two")
 
     await asyncio.create_task(write())
     await pair.put("files/free", b"three")  # Another task's writes go to both.
-    await Copier(pair, owed).run()
+    await Copier(pair.near, pair.far, pending).run()
     for key, content in (("files/bound", b"one"), ("files/stream", b"two")):
         assert await pair.read(key, 0, 9) == content
         with pytest.raises(ObjectMissing):
             await far.read(key, 0, 9)
     assert await far.read("files/free", 0, 9) == b"three"
-    assert await owed.arrears() == {}
+    assert await pending.backlog() == {}
 
 
 async def test_background_response_is_taken_over_only_where_its_key_may_run(database: Database) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from deployments.state.containers.store import ContainerStore, StoredContainer, TooManyContainers
+from deployments.state.containers import ContainerStore, StoredContainer, TooManyContainers
 from deployments.state.database.connection import Database
 from tests.contract.state.shelf import Shelf
 

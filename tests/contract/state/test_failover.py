@@ -16,8 +16,7 @@ from deployments.state.database.connection import Database, connect
 from deployments.state.database.postgres import lacks_primary, lost_server
 from deployments.state.database.tables import regions
 from deployments.state.identity.key_store import MAX_BEHIND_S, KeyStore
-from deployments.state.identity.keys import NewKey
-from deployments.state.identity.secret import digest_of
+from deployments.state.identity.keys import NewKey, digest_of
 from deployments.state.regions.register import RegionRegister
 from serve_app.errors.api import NoPrimary
 from serve_app.errors.translate import translate_error

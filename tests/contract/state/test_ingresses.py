@@ -7,7 +7,7 @@ from unittest.mock import AsyncMock
 from sqlalchemy.exc import OperationalError
 
 from deployments.state.database.connection import Database
-from deployments.state.ingresses.register import LIVING_S, IngressRegister
+from deployments.state.ingress_replicas import LIVING_S, IngressRegister
 from serve_app.front.addresses import Address
 from serve_app.front.presence import Presence
 from serve_app.front.timings import FrontTimings

@@ -6,8 +6,7 @@ from sqlalchemy import text
 
 from deployments.state.database.connection import Database
 from deployments.state.identity.key_store import MAX_OVERLAP_S, KeyNotFound, KeyRefused, KeyStore
-from deployments.state.identity.keys import KeyChange, NewKey, explain
-from deployments.state.identity.secret import digest_of
+from deployments.state.identity.keys import KeyChange, NewKey, digest_of, explain
 from deployments.state.identity.tiers import Tiers
 from tests.twins.gatekeeper import TestClock
 

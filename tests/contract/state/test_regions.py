@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from deployments.limits.messages import TransportDown
 from deployments.state import housekeeping
-from deployments.state.audit.log import SERVICE, Actor, AuditFilter, AuditLog
+from deployments.state.audit_log import SERVICE, Actor, AuditFilter, AuditLog
 from deployments.state.database.connection import Database, connect
 from deployments.state.database.tables import leaders as leaders_table
 from deployments.state.housekeeping import Chore, Housekeeping
-from deployments.state.ingresses.register import IngressRegister
-from deployments.state.objects.owed import OwedCopies
+from deployments.state.ingress_replicas import IngressRegister
+from deployments.state.objects.copies import PendingCopies
 from deployments.state.regions.leader import LEASE_S, Leadership, leaders
 from deployments.state.regions.register import LIVING_S, Region, RegionRegister, RegionUnknown
 from serve_app.cli import main
@@ -274,7 +274,7 @@ def test_command_lists_regions_and_drains_them(sqlite_at, tmp_path) -> None:
         await RegionRegister(opened).sign_in("us", {"version": "1.2", "replicas": 2, "health": "up", "limits": LIMITS})
         await RegionRegister(opened, lambda: time.time() - 100).sign_in("asia", {})
         await Leadership(opened, "housekeeping", "us").hold()
-        await OwedCopies(opened).add("us", "files/a")
+        await PendingCopies(opened).add("us", "files/a")
         await opened.close()
 
     run_apart(fill)

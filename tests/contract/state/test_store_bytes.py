@@ -3,9 +3,9 @@
 from sqlalchemy import delete, insert
 
 from deployments.state.database.connection import Database
-from deployments.state.database.vector_store_tables import vector_store_files as files
+from deployments.state.database.tables import vector_store_files as files
 from deployments.state.usage.reading import StoredBytes, UsageReader
-from deployments.state.usage.store_bytes import note_store_bytes
+from deployments.state.usage.rollups import note_store_bytes
 from tests.contract.state.records import NOON
 
 

@@ -9,11 +9,8 @@ import pytest
 from sqlalchemy import Table, func, insert, select, text
 
 from deployments.state.database.connection import Database
-from deployments.state.database.response_tables import response_jobs
-from deployments.state.database.tables import work_turns
+from deployments.state.database.tables import response_jobs, vector_store_files, webhook_deliveries, work_turns
 from deployments.state.database.turns import Lane, Places, Turns
-from deployments.state.database.vector_store_tables import vector_store_files
-from deployments.state.database.webhook_tables import webhook_deliveries
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses import background
 from deployments.state.responses.background import BackgroundStore

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from deployments.state.database.connection import Database
-from deployments.state.database.upload_tables import upload_parts, uploads
+from deployments.state.database.tables import upload_parts, uploads
 from deployments.state.files.store import Page
 from deployments.state.objects.store import StoreFull, StoreUnavailable
 from deployments.state.retention import FilesConfig

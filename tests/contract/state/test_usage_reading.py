@@ -4,10 +4,9 @@ import asyncio
 import time
 
 import pytest
-from sqlalchemy import text
 
 from deployments.limits.client.request_log import ShippedRequestLog
-from deployments.state.audit.log import Actor, AuditFilter, AuditLog, UnknownEntry
+from deployments.state.audit_log import Actor, AuditFilter, AuditLog, UnknownEntry
 from deployments.state.database.connection import Database
 from deployments.state.identity.key_store import KeyRefused, KeyStore
 from deployments.state.identity.keys import KeyChange, NewKey
@@ -77,22 +76,6 @@ async def test_latencies_are_those_of_answers_by_model_and_account(database: Dat
     assert {one.model for one in await reader.latency("1h", NOON, NOON + 1, accounts=("other",))} == {"acme/large"}
     (together,) = await reader.latency("1h", NOON - 3_600, NOON + 1, accounts=("other",), by_model=False, as_one=True)
     assert (together.start, together.model, together.num_requests) == (NOON - 3_600, None, 1)
-
-
-async def test_what_the_version_before_has_logged_is_added_once(database: Database) -> None:
-    store, reader = UsageStore(database), UsageReader(database)
-    await store.add([record(1), record(2), record(3, key_id=None, account=None)])
-    async with database.write() as connection:
-        for table in ("usage_minutes", "usage_hours", "usage_days", "latency_days"):
-            await connection.execute(text(f"DELETE FROM {table}"))
-        await connection.execute(text("UPDATE request_log SET operation = NULL"))
-    assert await store.catch_up() == 3
-    assert await store.catch_up() == 0
-    for width in ("1m", "1h", "1d"):
-        (total,) = await reader.totals(width, NOON, NOON + 1)
-        assert (total.num_requests, total.prompt_tokens) == (2, 20)
-    (ttft, total_time) = await reader.latency("1d", NOON, NOON + 1)
-    assert (ttft.num_requests, total_time.num_requests) == (2, 2)
 
 
 async def test_writers_at_once_lose_nothing_and_do_not_block_each_other(database: Database) -> None:

@@ -29,9 +29,9 @@ from deployments.state.identity.keys import NewKey
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
 from deployments.state.regions.config import ResolvedRegion
-from deployments.state.usage.periods import WIDTHS
 from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.record import RequestRecord
+from deployments.state.usage.rollups import WIDTHS
 from deployments.state.usage.store import UsageStore
 from tests.patience import PATIENT
 from tests.ports import free_port

@@ -20,7 +20,7 @@ import orjson
 from deployments.models.contract.engine import EngineRequest
 from deployments.models.contract.events import Finished, TextDelta
 from deployments.models.contract.render import EventLines
-from deployments.state.containers.store import ContainerStore
+from deployments.state.containers import ContainerStore
 from deployments.tools.config import CodeInterpreterConfig, McpConfig
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.web_search.providers import Search, SearchProvider

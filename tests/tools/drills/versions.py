@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-FORMER = "31cd07e813e2a2e7ff629cf639b111543cbbf712"
+FORMER = "6095dd884ca13b6776cdfcd3cfdbb55fd9adf81c"
 """The commit of that version."""
 _ROOT = Path(__file__).parents[3]
 

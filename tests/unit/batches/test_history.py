@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from deployments.state.batches import ledger
 from deployments.state.batches.ledger import BatchState, CannotCancel, CannotPause, Fenced, Outcome, Tokens
-from deployments.state.database.batch_status import ENDED
 from deployments.state.database.lease_watch import LeaseWatch
+from deployments.state.database.tables import ENDED
 from tests.twins.gatekeeper import TestClock
 
 LEASE_S = 10.0

@@ -10,9 +10,8 @@ from deployments.limits.core import GatekeeperCore
 from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Change, Ledger
 from deployments.limits.messages import Identified, Stopping, SyncReply, SyncRequest, TransportDown
-from deployments.state.identity.keys import StoredKey
+from deployments.state.identity.keys import StoredKey, digest_of
 from deployments.state.identity.principal import Principal
-from deployments.state.identity.secret import digest_of
 from tests.twins.gatekeeper import TestClock
 from tests.twins.keys import principal_of_key
 

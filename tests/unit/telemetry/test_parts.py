@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from deployments.state.objects.owed import Arrears
-from deployments.state.objects.pair import PairedStore, Side
+from deployments.state.objects.copies import Backlog, Side
+from deployments.state.objects.pair import PairedStore
 from deployments.state.webhooks.queue import Waiting
 from serve_app.telemetry import parts as module
 from serve_app.telemetry.parts import PartsWatcher
@@ -94,9 +94,9 @@ async def test_it_looks_until_it_is_closed(monkeypatch):
 
 
 async def test_what_a_store_lacks_is_shown_until_it_lacks_nothing():
-    owed = SimpleNamespace(arrears=saying({"asia": Arrears(2, 90.0)}, OperationalError("", {}, Exception()), {}))
+    pending = SimpleNamespace(backlog=saying({"asia": Backlog(2, 90.0)}, OperationalError("", {}, Exception()), {}))
     sink = Noted()
-    pair = PairedStore(Side("files", MemoryObjects()), Side("asia", MemoryObjects()), owed)
+    pair = PairedStore(Side("files", MemoryObjects()), Side("asia", MemoryObjects()), pending)
     watcher = PartsWatcher({}, dict, sink, pair)
     for _ in range(3):
         await watcher.look()

@@ -73,7 +73,7 @@ class Preparation:
         if request.background:  # The client gets its object before the model is asked.
             await tools.check()
         if expires_at is not None:  # It is stored after its answer, although the room may end meanwhile.
-            await self._storage.item_room.check(principal, len(raw))
+            await self._storage.item_quota.check(principal, len(raw))
         response_id, created_at = response_id_of(request_id), int(self._storage.clock())
         response = create_response(request, response_id, engine.card.id, created_at, stored=expires_at is not None)
         response["service_tier"] = service_tier

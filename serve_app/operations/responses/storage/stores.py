@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deployments.state.database.connection import Database
-from deployments.state.encryption.sealed_tokens import SealedTokens
+from deployments.state.encryption.vault import SealedTokens
 from deployments.state.files.store import FileStore
 from deployments.state.identity.principal import Principal
-from deployments.state.item_room import ItemRoom
+from deployments.state.item_quota import ItemQuota
 from deployments.state.responses.background import BackgroundStore
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
@@ -26,7 +26,7 @@ class Storage:
     conversations: ConversationStore
     sealer: SealedTokens
     files: FileStore
-    item_room: ItemRoom
+    item_quota: ItemQuota
     clock: Callable[[], float] = time.time
 
     def expires_at(self, principal: Principal) -> float | None:
@@ -40,7 +40,7 @@ class Storage:
                 return self.clock() + STORED_S
 
 
-def storage_in(database: Database, files: FileStore, item_room: ItemRoom | None = None, region: str = "") -> Storage:
+def storage_in(database: Database, files: FileStore, item_quota: ItemQuota | None = None, region: str = "") -> Storage:
     """Return the stores in a database, with the files beside it, as a region has them."""
     vault = files.vault
     return Storage(
@@ -49,5 +49,5 @@ def storage_in(database: Database, files: FileStore, item_room: ItemRoom | None 
         ConversationStore(database, vault),
         SealedTokens(vault),
         files,
-        item_room or ItemRoom(database),
+        item_quota or ItemQuota(database),
     )

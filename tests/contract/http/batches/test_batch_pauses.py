@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from deployments.state.audit.log import AuditLog
+from deployments.state.audit_log import AuditLog
 from deployments.state.batches.work import BatchWork
 from tests.contract.http.answers import USAGE, answer
 from tests.contract.http.batch_calls import OTHER, finish, jsonl, line, lines_of, submit, until, until_done

@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from deployments.state.audit.log import AuditLog
-from deployments.state.console.sessions import ConsoleSessions
+from deployments.state.audit_log import AuditLog
+from deployments.state.console_sessions import ConsoleSessions
 from deployments.state.identity.keys import NewKey
 from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.request_log import RequestLogReader

@@ -6,8 +6,8 @@ from collections import Counter
 import httpx2
 import pytest
 
-from deployments.state.audit.log import AuditFilter
-from deployments.state.console.sessions import FAILURES_S, FORGOTTEN_S, LINK_S, SESSION_S, ConsoleSessions
+from deployments.state.audit_log import AuditFilter
+from deployments.state.console_sessions import FAILURES_S, FORGOTTEN_S, LINK_S, SESSION_S, ConsoleSessions
 from deployments.state.identity.keys import NewKey
 from serve_app.console.session import MAX_ALL_FAILURES, MAX_FAILURES
 from tests.contract.http.conftest import principal

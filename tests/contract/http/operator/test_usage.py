@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from deployments.models.price import PriceConfig, Prices
-from deployments.state.audit.log import AuditLog
+from deployments.state.audit_log import AuditLog
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from deployments.state.usage.reading import UsageReader

@@ -96,7 +96,7 @@ async def test_foreign_unknown_and_expired_ids_answer_alike(world, responses):
 @pytest.fixture
 def little(monkeypatch):
     """A prompt may read five thousand bytes of what is stored."""
-    for module in ("deployments.state.responses.bounded", "serve_app.operations.responses.prompt.reading"):
+    for module in ("deployments.state.responses.queries", "serve_app.operations.responses.prompt.reading"):
         monkeypatch.setattr(f"{module}.MAX_READ_BYTES", 5000)
 
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from websockets.asyncio.client import connect
 
-from deployments.state.containers.store import ContainerStore
+from deployments.state.containers import ContainerStore
 from deployments.state.vector_stores.store import VectorStores
 from serve_app.operations.responses.tools.lookup import Lookup
 from tests.contract.http.answers import MODEL, SECRET, USAGE, said

@@ -1,12 +1,7 @@
-"""Which of two object stores lacks the index entries of a file in a vector store."""
+"""The tables as the version of 2026-11-27 left them, the oldest that this one takes over.
 
-import sqlalchemy as sa
-from alembic import op
+A new database gets all tables at once, see `deployments.state.database.migrating`: nothing runs here.
+"""
 
 revision = "v0021_index_copies"
-down_revision = "v0020_paused_batches"
-
-
-def upgrade() -> None:
-    """Add the column."""
-    op.add_column("vector_store_files", sa.Column("lacking", sa.String(16)))
+down_revision = None

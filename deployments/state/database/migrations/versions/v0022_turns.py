@@ -1,14 +1,19 @@
-"""Accounts take turns at work in the background; a file is indexed part by part."""
+"""Accounts take turns at work in the background, a file is indexed part by part, and files are summed by an index."""
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "v0022_turns"
 down_revision = "v0021_index_copies"
+UNUSED = ("usage", "ix_request_log_before")
+"""What the version before kept for the one before it, and did not use itself."""
 
 
 def upgrade() -> None:
     """Create the table of turns; give each queue the columns and the index by which turns are taken."""
+    op.drop_table("usage")
+    op.drop_index("ix_request_log_before", "request_log")
+    op.create_index("ix_files_account_bytes", "files", ["account", "num_bytes"])
     op.create_table(
         "work_turns",
         sa.Column("queue", sa.String(16), primary_key=True),

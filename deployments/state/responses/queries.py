@@ -1,18 +1,36 @@
-"""Items at the end of a conversation: added and taken back in the transaction of a turn, each with a key of its own."""
+"""Queries that responses and conversations share: items at the end of a conversation, reads of bounded size.
+
+Items are added and taken back in the transaction of a turn, each with a key of its own.
+"""
 
 import secrets
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 import orjson
-from sqlalchemy import BigInteger, Connection, Double, Insert, bindparam, delete, func, insert, select, true, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Double,
+    Insert,
+    Select,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
 
-from deployments.state.database.ids import clean_id
-from deployments.state.database.inserting import given_rows, parameters_of
-from deployments.state.database.response_tables import conversation_items as items_table
-from deployments.state.database.response_tables import conversations as table
+from deployments.state.database.bulk_insert import given_rows, parameters_of
+from deployments.state.database.queries import clean_id
+from deployments.state.database.tables import conversation_items as items_table
+from deployments.state.database.tables import conversations as table
 from deployments.state.encryption.sealing import AccountKey
-from deployments.state.responses.values import Item
+from deployments.state.responses.values import MAX_READ_BYTES, Item, TooMuchToRead
 
 _ITEM = b"conversation item"
 _GIVEN = ("item_id", "wrapped_key", "sealed_item")
@@ -115,3 +133,33 @@ def item_of(account_key: AccountKey, row: dict[str, Any]) -> Item:
     key = account_key.open_object(f"{row['conversation_id']}/{row['item_id']}", row["wrapped_key"])
     item: Item = orjson.loads(key.open(row["sealed_item"], _ITEM))
     return item
+
+
+Row = TypeVar("Row")
+
+
+def beside(content: Column[Any]) -> list[Column[Any]]:
+    """Return the other columns of a table with a column of content."""
+    return [column for column in content.table.c if column is not content]
+
+
+def bounded(query: Select[Any], content: Column[Any]) -> Select[Any]:
+    """Return the query with a column of content too: NULL in every row if all that it finds is too much.
+
+    A database knows how long a value is without reading it, so that nothing is loaded then.
+    """
+    size = func.coalesce(func.sum(func.length(content)), 0)
+    total = query.order_by(None).with_only_columns(size, maintain_column_froms=True).scalar_subquery()
+    return query.add_columns(case((total <= MAX_READ_BYTES, content), else_=None).label(content.name))
+
+
+def checked(rows: Iterable[Row], name: str) -> list[Row]:
+    """Return the rows of a query with a `bounded` column `name`.
+
+    Raises:
+        TooMuchToRead: they hold more than MAX_READ_BYTES together.
+    """
+    found = list(rows)
+    if any(row[name] is None for row in found):  # type: ignore[index]
+        raise TooMuchToRead
+    return found

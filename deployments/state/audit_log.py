@@ -14,9 +14,9 @@ from typing import Any, Literal
 from sqlalchemy import and_, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deployments.state.database.audit_tables import audit_log
 from deployments.state.database.connection import Database
-from deployments.state.database.ids import clean_id
+from deployments.state.database.queries import clean_id
+from deployments.state.database.tables import audit_log
 
 ActorKind = Literal["api_key", "session", "command_line", "service"]
 MAX_PAGE = 1_000

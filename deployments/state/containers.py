@@ -12,9 +12,7 @@ import orjson
 from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 
 from deployments.state.database.connection import Database
-from deployments.state.database.ids import clean_id
-from deployments.state.database.pages import page_of
-from deployments.state.database.rows import columns_for
+from deployments.state.database.queries import clean_id, columns_for, page_of
 from deployments.state.database.tables import containers as table
 from deployments.state.encryption.vault import Vault, lock_account
 

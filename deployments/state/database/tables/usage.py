@@ -6,9 +6,45 @@ of the currency for a million tokens, times tokens, has no fraction.
 
 from typing import Literal
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, String, Table
 
-from deployments.state.database.tables import metadata
+from deployments.state.database.tables.service import metadata
+
+# `record_id` is the id of the request, which the front or the ingress gave it, or comes from a batch and the number of
+# its line, never from a client: a request that is recorded twice is counted once.
+request_log = Table(
+    "request_log",
+    metadata,
+    Column("record_id", String(64), primary_key=True),
+    Column("request_id", String(128), nullable=False),
+    Column("at", Double, nullable=False, index=True),
+    Column("key_id", String(40)),
+    Column("account", String(64)),
+    Column("tier", String(16)),
+    Column("method", String(16), nullable=False),
+    Column("route", String(128), nullable=False),
+    Column("model", String(256)),
+    Column("status", Integer, nullable=False),
+    Column("code", String(64)),
+    Column("stream", Boolean, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("ttft_s", Double),
+    Column("total_s", Double, nullable=False),
+    Column("service_tier", String(16)),
+    Column("discounted_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("operation", String(32)),
+    Column("queued_s", Double),
+    Column("file_search_calls", BigInteger, nullable=False, server_default="0"),
+    Column("web_search_calls", BigInteger, nullable=False, server_default="0"),
+    Column("code_sessions", BigInteger, nullable=False, server_default="0"),
+    Column("input_cost", BigInteger, nullable=False, server_default="0"),
+    Column("cached_cost", BigInteger, nullable=False, server_default="0"),
+    Column("output_cost", BigInteger, nullable=False, server_default="0"),
+    Index("ix_request_log_key", "key_id", "at"),
+    Index("ix_request_log_account", "account", "at"),
+)
 
 COUNTS = (
     "num_requests",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Select, func, select
 
 from deployments.state.database.connection import Database
-from deployments.state.database.response_tables import conversation_items, conversations, responses
+from deployments.state.database.tables import conversation_items, conversations, responses
 from deployments.state.disk import DiskReserve
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
@@ -48,7 +48,7 @@ class _Known:
         return self.measured + self.added
 
 
-class ItemRoom:
+class ItemQuota:
     """How much of its bytes of items each account has taken, as this process knows it.
 
     The database is asked at most once a minute, and again when an eighth of the quota was added here or is lacking:

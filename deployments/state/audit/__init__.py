@@ -1,1 +1,0 @@
-"""The audit log: who changed keys and configuration."""

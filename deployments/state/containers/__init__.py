@@ -1,1 +1,0 @@
-"""The rows of the code interpreter's containers."""

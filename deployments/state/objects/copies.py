@@ -1,0 +1,147 @@
+"""The copies that one of two object stores still lacks: a list in the database, and the copier that works through it.
+
+`pair` adds to the list before an object counts as written. The batch coordinator's process runs the copier, as a chore.
+"""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import delete, func, select
+
+from deployments.state.database.connection import Database
+from deployments.state.database.tables import object_copies as table
+from deployments.state.objects.store import ObjectMissing, ObjectStore, StoreUnavailable
+
+logger = logging.getLogger(__name__)
+
+BACK_OFF_S = 10.0
+_AT_ONCE = 100
+_PIECE_BYTES = 5 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Side:
+    """One of the two stores, under its name in the database."""
+
+    name: str
+    store: ObjectStore
+    clock: Callable[[], float] = time.monotonic
+    down_until: float = field(default=0.0, init=False)
+
+    @property
+    def is_backing_off(self) -> bool:
+        """Whether it failed in the last seconds."""
+        return self.clock() < self.down_until
+
+    def note_failure(self, error: StoreUnavailable) -> None:
+        """Stop asking it first for a while."""
+        if not self.is_backing_off:
+            logger.warning("Backing off from the object store %s for %g s: %s", self.name, BACK_OFF_S, error)
+        self.down_until = self.clock() + BACK_OFF_S
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCopy:
+    """An object that a store lacks, or, where it `is_deleted`, still has."""
+
+    store: str
+    object_key: str
+    is_deleted: bool
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How much a store lacks: a number of objects, and the age of the oldest note in seconds."""
+
+    num_objects: int
+    oldest_s: float
+
+
+class PendingCopies:
+    """The list. Every method raises DBAPIError if the database is away."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def add(self, store: str, object_key: str, *, is_deleted: bool = False) -> None:
+        """Note that a store lacks an object, or has still to delete it; what was noted of it before is replaced."""
+        row = {
+            "store": store,
+            "object_key": object_key,
+            "is_deleted": is_deleted,
+            "since": self._clock(),
+            "token": secrets.token_hex(16),
+        }
+        async with self._database.write() as connection:
+            await connection.execute(self._database.upsert(table, ["store", "object_key"]), row)
+
+    async def oldest(self, store: str, num: int) -> Sequence[PendingCopy]:
+        """Return the notes about a store that are oldest, `num` at most."""
+        columns = (table.c.store, table.c.object_key, table.c.is_deleted, table.c.token)
+        query = select(*columns).where(table.c.store == store).order_by(table.c.since).limit(num)
+        async with self._database.read() as connection:
+            return [PendingCopy(*row) for row in await connection.execute(query)]
+
+    async def settle(self, pending: PendingCopy) -> None:
+        """Strike a note from the list, unless it was replaced meanwhile."""
+        of_note = (table.c.store == pending.store) & (table.c.object_key == pending.object_key)
+        async with self._database.write() as connection:
+            await connection.execute(delete(table).where(of_note & (table.c.token == pending.token)))
+
+    async def backlog(self) -> dict[str, Backlog]:
+        """Return how much each store lacks; those that lack nothing are left out."""
+        query = select(table.c.store, func.count(), func.min(table.c.since)).group_by(table.c.store)
+        now = self._clock()
+        async with self._database.read() as connection:
+            rows = await connection.execute(query)
+            return {store: Backlog(num, max(0.0, now - since)) for store, num, since in rows}
+
+
+class Copier:
+    """Copies objects to the store that lacks them, and deletes those that a store was to delete, oldest note first."""
+
+    def __init__(self, near: Side, far: Side, pending: PendingCopies) -> None:
+        self._near = near
+        self._far = far
+        self._pending = pending
+
+    async def run(self) -> int:
+        """Work off what can be worked off now; return how many objects.
+
+        A store that fails is left for the next time. An object that the other store does not have either was deleted
+        since.
+
+        Raises:
+            DBAPIError: the database is away.
+        """
+        return await self._copy_to(self._near, self._far) + await self._copy_to(self._far, self._near)
+
+    async def _copy_to(self, side: Side, source: Side) -> int:
+        num_done = 0
+        while notes := await self._pending.oldest(side.name, _AT_ONCE):
+            for note in notes:
+                try:
+                    await self._copy(note, side, source)
+                except StoreUnavailable:
+                    return num_done
+                await self._pending.settle(note)
+                num_done += 1
+        return num_done
+
+    async def _copy(self, note: PendingCopy, side: Side, source: Side) -> None:
+        if note.is_deleted:
+            await side.store.delete(note.object_key)
+            return
+        try:
+            num_bytes = await source.store.size(note.object_key)
+            async with side.store.create(note.object_key) as writer:
+                for start in range(0, num_bytes, _PIECE_BYTES):
+                    stop = min(start + _PIECE_BYTES, num_bytes)
+                    await writer.write(await source.store.read(note.object_key, start, stop))
+        except ObjectMissing:
+            return

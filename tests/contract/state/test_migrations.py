@@ -1,0 +1,83 @@
+"""A database that the version of 2026-11-27 made is taken over, with what waits in it; and what a migration may do."""
+
+import ast
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import asyncpg
+import pytest
+from sqlalchemy import text
+from sqlalchemy.engine import make_url
+
+from deployments.state.database import migrating
+from deployments.state.database.connection import connect
+from deployments.state.database.migrating import head_revision
+from tests.contract.state import test_database, test_vector_stores, test_webhooks, turns
+from tests.twins.gatekeeper import TestClock
+
+MADE = Path(__file__).parent / "made_before"
+VERSIONS = Path(migrating.__file__).parent / "migrations" / "versions"
+ADDING = {"create_table", "create_index", "add_column", "execute"}
+REMOVING = {"drop_table", "drop_index", "drop_column"}
+
+
+async def load(url: str) -> None:
+    """Make the tables and rows that the other version left: a key's file in a store, a response, an event."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        with closing(sqlite3.connect(parsed.database or "")) as connection:
+            connection.executescript((MADE / "sqlite.sql").read_text())
+        return
+    opened = await asyncpg.connect(host=parsed.host, port=parsed.port, user=parsed.username, database=parsed.database)
+    await opened.execute((MADE / "postgresql.sql").read_text())
+    await opened.close()
+
+
+async def test_a_database_of_the_version_before_is_taken_over_with_all_that_waits(empty_database_url: str) -> None:
+    await load(empty_database_url)
+    database = await connect(empty_database_url)
+    assert await test_database.differences(database) == []
+    clock = TestClock()
+    stores = test_vector_stores.Stores(database)
+    indexed = await stores.work.claim(60)
+    assert indexed is not None
+    assert (indexed.file_id, indexed.account) == ("file-1", "acct")
+    clock.advance(3600)
+    background = turns.over(database, clock, TestClock(3600.0)).background
+    response = await background.claim(10)
+    assert response is not None
+    assert (response.account, response.job) == (turns.ME, {"raw": "x"})
+    (delivery,) = await test_webhooks.Desk(database, clock).queue.take(10)
+    assert (delivery.type, delivery.object_id) == ("batch.completed", "batch_1")
+    await database.close()
+
+
+async def test_processes_that_take_it_over_at_once_wait_for_each_other(empty_database_url: str) -> None:
+    await load(empty_database_url)
+    for database in await asyncio.gather(*(connect(empty_database_url) for _ in range(3))):
+        async with database.read() as connection:
+            assert await connection.scalar(text("SELECT version_num FROM alembic_version")) == head_revision()
+        await database.close()
+
+
+@pytest.mark.parametrize("path", sorted(VERSIONS.glob("v*.py")), ids=lambda path: path.stem)
+def test_a_migration_removes_only_what_the_version_before_did_not_use(path: Path) -> None:
+    """Two versions may run on one database for a while, and one may be put back: a step adds, the next one removes."""
+    tree = ast.parse(path.read_text())
+    unused = next((ast.literal_eval(one.value) for one in tree.body
+                   if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "UNUSED"), ())  # fmt: skip
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name = ast.unparse(call.func)
+        if not name.startswith("op."):
+            continue
+        name = name.removeprefix("op.")
+        if name in REMOVING:
+            removed = ast.literal_eval(call.args[1 if name == "drop_column" else 0])
+            assert removed in unused
+        else:
+            assert name in ADDING
+        if name == "add_column":
+            column = ast.unparse(call.args[1])
+            assert "nullable=False" not in column or "server_default" in column, column
