@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.operations import Operation
+from deployments.state.database.tables import Width
 from deployments.state.usage.reading import Group, UsageFilter, UsageSum
-from deployments.state.usage.rollups import WIDTH_S, Width, start_of
+from deployments.state.usage.rollups import WIDTH_S, start_of
 from serve_app.errors.api import BadRequest
 from serve_app.routes.access import caller, json_response, services_of
 from serve_app.routes.contract import answers

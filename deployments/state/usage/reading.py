@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple, get_args
 from sqlalchemy import BigInteger, ColumnElement, String, Table, and_, cast, func, literal_column, null, select
 
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import COUNTS, LATENCY, USAGE, vector_store_bytes
+from deployments.state.database.tables import COUNTS, LATENCY, USAGE, Width, vector_store_bytes
 from deployments.state.usage.histogram import percentiles
-from deployments.state.usage.rollups import WIDTH_S, Width, start_of
+from deployments.state.usage.rollups import WIDTH_S, start_of
 
 Group = Literal["account", "key_id", "model", "operation", "is_batch", "service_tier"]
 GROUPS: tuple[Group, ...] = get_args(Group)

@@ -12,7 +12,7 @@ LARGE, SOME = "word " * 300, "word " * 80
 
 @pytest.fixture(autouse=True)
 def _little(monkeypatch):
-    for module in ("bounded", "conversations"):
+    for module in ("queries", "conversations"):
         monkeypatch.setattr(f"deployments.state.responses.{module}.MAX_READ_BYTES", 5000)
 
 

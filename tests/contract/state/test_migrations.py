@@ -11,9 +11,11 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
+from deployments.config import ConfigError
 from deployments.state.database import migrating
 from deployments.state.database.connection import connect
 from deployments.state.database.migrating import head_revision
+from deployments.state.database.turns import ONE
 from tests.contract.state import test_database, test_vector_stores, test_webhooks, turns
 from tests.twins.gatekeeper import TestClock
 
@@ -40,26 +42,34 @@ async def test_a_database_of_the_version_before_is_taken_over_with_all_that_wait
     database = await connect(empty_database_url)
     assert await test_database.differences(database) == []
     clock = TestClock()
-    stores = test_vector_stores.Stores(database)
-    indexed = await stores.work.claim(60)
+    indexed = await test_vector_stores.Stores(database).work.claim(60, 10)
     assert indexed is not None
-    assert (indexed.file_id, indexed.account) == ("file-1", "acct")
+    assert [claimed.file.file_id for claimed in indexed.files] == ["file-1", "file-2"]
+    (delivery,) = await test_webhooks.Desk(database, clock).queue.take(ONE)
+    assert (delivery.event.type, delivery.event.object_id) == ("batch.completed", "batch_1")
     clock.advance(3600)
-    background = turns.over(database, clock, TestClock(3600.0)).background
-    response = await background.claim(10)
+    response = await turns.over(database, clock).background.claim(10)
     assert response is not None
     assert (response.account, response.job) == (turns.ME, {"raw": "x"})
-    (delivery,) = await test_webhooks.Desk(database, clock).queue.take(10)
-    assert (delivery.type, delivery.object_id) == ("batch.completed", "batch_1")
     await database.close()
 
 
 async def test_processes_that_take_it_over_at_once_wait_for_each_other(empty_database_url: str) -> None:
     await load(empty_database_url)
-    for database in await asyncio.gather(*(connect(empty_database_url) for _ in range(3))):
-        async with database.read() as connection:
-            assert await connection.scalar(text("SELECT version_num FROM alembic_version")) == head_revision()
-        await database.close()
+    await asyncio.to_thread(test_database.test_several_processes_may_start_at_once, empty_database_url)
+    database = await connect(empty_database_url)
+    async with database.read() as connection:
+        assert await connection.scalar(text("SELECT version_num FROM alembic_version")) == head_revision()
+    await database.close()
+
+
+async def test_a_database_that_is_too_old_is_refused_with_the_way_on(empty_database_url: str) -> None:
+    database = await connect(empty_database_url)
+    async with database.write() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = 'v0020_paused_batches'"))
+    await database.close()
+    with pytest.raises(ConfigError, match=r"v0020_paused_batches.*version of 2026-11-27 once"):
+        await connect(empty_database_url)
 
 
 @pytest.mark.parametrize("path", sorted(VERSIONS.glob("v*.py")), ids=lambda path: path.stem)

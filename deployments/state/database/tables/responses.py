@@ -116,7 +116,7 @@ webhook_deliveries = Table(
     "webhook_deliveries",
     metadata,
     Column("event_id", String(64), primary_key=True),
-    Column("endpoint_id", String(64), primary_key=True, index=True),
+    Column("endpoint_id", String(64), primary_key=True),
     Column("account", String(64), nullable=False, server_default=""),  # Empty where the version before wrote the row.
     Column("type", String(64), nullable=False),
     Column("object_id", String(64), nullable=False),

@@ -5,14 +5,15 @@ from alembic import op
 
 revision = "v0022_turns"
 down_revision = "v0021_index_copies"
-UNUSED = ("usage", "ix_request_log_before")
-"""What the version before kept for the one before it, and did not use itself."""
+UNUSED = ("usage", "ix_request_log_before", "ix_webhook_deliveries_endpoint_id")
+"""What the version before kept for the one before it, and an index that is the beginning of a new one."""
 
 
 def upgrade() -> None:
     """Create the table of turns; give each queue the columns and the index by which turns are taken."""
     op.drop_table("usage")
     op.drop_index("ix_request_log_before", "request_log")
+    op.drop_index("ix_webhook_deliveries_endpoint_id", "webhook_deliveries")
     op.create_index("ix_files_account_bytes", "files", ["account", "num_bytes"])
     op.create_table(
         "work_turns",
