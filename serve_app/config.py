@@ -1,10 +1,6 @@
-"""The configuration of the whole service: the `args:` of the Serve application, one part for each package.
-
-`python -m serve_app.config` is the same as `manta config`.
-"""
+"""The configuration of the whole service: the `args:` of the Serve application, one section for each package."""
 
 from collections import Counter
-from importlib import import_module
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from batch.config import BatchConfig
 from deployments.channel.tls import TlsConfig
-from deployments.config import Section
+from deployments.config import ConfigError, Section
 from deployments.models.config import ModelConfig
 from deployments.operations import Operation
 from deployments.state.config import StateConfig
@@ -184,6 +180,18 @@ def check_file(path: Path) -> list[str]:
     return faults
 
 
+def read_file(path: Path) -> tuple[dict[str, Any], ServiceConfig]:
+    """Return a Serve configuration file as a document, and the configuration of its first application.
+
+    Raises:
+        ConfigError: it cannot be deployed; the message has a line for each fault.
+    """
+    if faults := check_file(path):
+        raise ConfigError("\n".join(faults))
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return document, ServiceConfig.model_validate(document["applications"][0].get("args") or {})
+
+
 def _applications(document: Any) -> list[dict[str, Any]]:
     """Return the Serve applications of a document: of a Serve file, or of a RayService of KubeRay's."""
     if not isinstance(document, dict):
@@ -191,7 +199,3 @@ def _applications(document: Any) -> list[dict[str, Any]]:
     if document.get("kind") == "RayService":
         document = yaml.safe_load(document["spec"]["serveConfigV2"])
     return list(document.get("applications") or [])
-
-
-if __name__ == "__main__":
-    import_module("serve_app.cli.config").app()

@@ -2,7 +2,7 @@
 
 import typer
 
-from serve_app.cli import batch, config, doctor, front, keys, object_store, regions, usage
+from serve_app.cli import batch, database, doctor, front, keys, regions, usage
 from serve_app.cli.supervise import serve
 
 main = typer.Typer(
@@ -15,10 +15,10 @@ main = typer.Typer(
 main.command("serve")(serve.serve)
 main.command("front")(front.front)
 main.command("doctor")(doctor.doctor)
-main.add_typer(config.app, name="config")
+main.add_typer(doctor.app, name="config")
 main.add_typer(keys.app, name="keys")
 main.add_typer(batch.app, name="batch")
 main.add_typer(regions.app, name="regions")
-main.command("adopt-object-store")(object_store.adopt_object_store)
+main.command("adopt-object-store")(database.adopt_object_store)
 main.command("usage")(usage.show_usage)
 main.command("requests")(usage.show_requests)

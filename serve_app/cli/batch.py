@@ -17,8 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from deployments.operations import MODEL_OPERATIONS, Operation
 from serve_app.cli.database import JsonOption, fail
-from serve_app.cli.output import print_json, print_table, render_time
-from serve_app.cli.stopping import Standing, explain_stop
+from serve_app.cli.output import StopMessage, explain_stop, print_json, print_table, render_time
 
 app = typer.Typer(help="Run files of requests as batches.", no_args_is_help=True)
 
@@ -60,13 +59,13 @@ def run_batch(
 ) -> None:
     """Upload requests, wait for their answers and download them. Ctrl-C leaves the batch running."""
     target = output or source.with_suffix(".output.jsonl")
-    with explain_stop("Nothing was begun: the upload was not finished.") as standing, _client(url, key) as client:
+    with explain_stop("Nothing was begun: the upload was not finished.") as stop, _client(url, key) as client:
         with source.open("rb") as requests:
             file = client.files.create(file=(source.with_suffix(".jsonl").name, requests), purpose="batch")
         typer.echo(f"{file.bytes:,} bytes uploaded")
-        standing.message = _UNCERTAIN
+        stop.message = _UNCERTAIN
         batch = _create(client, file.id, endpoint or _endpoint_of(source))
-        _finish(client, batch, target, _repeated_options(context, url), standing)
+        _finish(client, batch, target, _repeated_options(context, url), stop)
 
 
 @app.command("wait")
@@ -79,8 +78,8 @@ def wait_for_batch(
 ) -> None:
     """Wait for a batch and download its answers. Ctrl-C leaves it running."""
     target = output or Path(f"{batch_id}.output.jsonl")
-    with explain_stop(f"Nothing was changed at {batch_id}.") as standing, _client(url, key) as client:
-        _finish(client, client.batches.retrieve(batch_id), target, _repeated_options(context, url), standing)
+    with explain_stop(f"Nothing was changed at {batch_id}.") as stop, _client(url, key) as client:
+        _finish(client, client.batches.retrieve(batch_id), target, _repeated_options(context, url), stop)
 
 
 @app.command("list")
@@ -159,10 +158,10 @@ def _create(client: Any, file_id: str, endpoint: str) -> Any:
         raise
 
 
-def _finish(client: Any, batch: Any, target: Path, options: str, standing: Standing) -> None:
+def _finish(client: Any, batch: Any, target: Path, options: str, stop: StopMessage) -> None:
     """Wait for a batch and download its answers; exit with 1 if the batch or any line failed."""
     again = f"manta batch wait {batch.id} -o {shlex.quote(str(target))}{options}"
-    standing.message = "\n".join(
+    stop.message = "\n".join(
         [
             f"{batch.id} goes on without you.",
             f"  see its progress:   manta batch show {batch.id}{options}",
@@ -173,7 +172,7 @@ def _finish(client: Any, batch: Any, target: Path, options: str, standing: Stand
     typer.echo(f"{batch.id}: {batch.status}")
     batch = _follow(client, batch)
     if batch.output_file_id is not None:
-        standing.message = f"{batch.id} has ended; download its answers with\n  {again}"
+        stop.message = f"{batch.id} has ended; download its answers with\n  {again}"
         try:
             _download(client, batch.output_file_id, target)
         except OSError as error:

@@ -1,9 +1,10 @@
-"""The database that a command works on, and the message where it cannot be used."""
+"""The database that commands work on, and `manta adopt-object-store`, which pairs it with an object store."""
 
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -17,6 +18,8 @@ from deployments.state.config import ResolvedState, StateConfig, parse_database_
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyNotFound, KeyRefused, KeyStore
 from deployments.state.identity.keys import explain
+from deployments.state.objects.marker import adopt, create_objects
+from deployments.state.objects.store import StoreUnavailable
 from deployments.state.regions.config import RegionConfig
 from deployments.state.usage.store import UsageStore
 
@@ -155,3 +158,36 @@ async def _run(state: ResolvedState, work: Callable[[Stores], Awaitable[T]]) -> 
         state,
         lambda database: work(Stores(KeyStore(database, state.pepper, state.config.tiers), UsageStore(database))),
     )
+
+
+def adopt_object_store(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    database_url: DatabaseUrlOption = None,
+) -> None:
+    """Mark the database and the object store of a configuration as a pair, where a start refuses them.
+
+    Files that the database knows and that are not in the object store stay lost. What is in the object store and not in
+    the database is deleted within hours of the next start. An object store belongs to one database only.
+    """
+    try:
+        state = find_state(Place(config, state_dir, database_url), may_create=False)
+        if not yes:
+            typer.confirm(
+                f"From now on {state.object_store.url} belongs to this database. Files that are not in both are lost. "
+                "Go on?",
+                abort=True,
+            )
+        asyncio.run(work_on(state, partial(_adopt, state)))
+    except ConfigError as error:
+        fail(str(error))
+    except StoreUnavailable:
+        fail(f"The object store {state.object_store.url} cannot be written. Try again when it can.")
+    typer.echo(f"{state.object_store.url} belongs to this database now. Start the service again.")
+
+
+async def _adopt(state: ResolvedState, database: Database) -> None:
+    for place in (state.object_store, state.object_store.other):
+        if place is not None:
+            await adopt(database, create_objects(place), place.name)

@@ -1,7 +1,8 @@
-"""`manta doctor`: what on this machine would keep a configuration from being served, before it is tried."""
+"""`manta config` checks configuration files; `manta doctor` also checks whether this machine can serve one."""
 
 import asyncio
 import importlib.metadata
+import json
 import re
 import resource
 import shutil
@@ -13,13 +14,12 @@ from typing import Annotated, Literal
 
 import psutil
 import typer
-import yaml
 
 from deployments.config import ConfigError
 from deployments.state.config import ResolvedState, resolve_state
 from deployments.state.database.connection import Database, connect
+from deployments.state.objects import marker
 from deployments.state.objects.config import ResolvedObjectStore
-from deployments.state.objects.marker import check, create_objects
 from deployments.state.objects.store import StoreUnavailable
 from deployments.tools.config import CodeInterpreterConfig, ToolsConfig
 from deployments.tools.sandbox.host import prepare_host
@@ -27,8 +27,10 @@ from deployments.tools.sandbox.root import SandboxUnavailable
 from deployments.tools.web_search.setup import create_provider
 from serve_app.cli.supervise.ports import describe_holder, front_stats_ports, is_free
 from serve_app.cli.supervise.process_tree import abandoned_processes
-from serve_app.config import ServiceConfig, check_file
+from serve_app.config import ServiceConfig, check_file, read_file
 from serve_app.front.binary import HaproxyMissing, find_haproxy
+
+app = typer.Typer(help="Look at configuration files.", no_args_is_help=True)
 
 _LOCKS = Path(__file__).parents[2] / "configs" / "locks"
 _SWAPS = Path("/proc/swaps")
@@ -38,6 +40,20 @@ _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Ray keeps its object store the
 _MIN_MEMORY_BYTES = 6 * _GIB
 _MIN_SHARED_MEMORY_BYTES = 1 * _GIB
 _MIN_OPEN_FILES = 16_384
+
+
+@app.command()
+def check(files: Annotated[list[Path], typer.Argument(help="Serve configuration files.")]) -> None:
+    """Print what keeps files from being deployed, one line a fault; exits with 1 if there is one."""
+    faults = [fault for path in files for fault in check_file(path)]
+    typer.echo("\n".join(faults) or f"{len(files)} files can be deployed")
+    raise typer.Exit(1 if faults else 0)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of the application's `args`."""
+    typer.echo(json.dumps(ServiceConfig.model_json_schema(), indent=2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +82,7 @@ def examine(path: Path) -> Iterator[Finding]:
     if faults:
         yield from (Finding("fault", fault) for fault in faults)
         return
-    document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    config = ServiceConfig.model_validate(document["applications"][0].get("args") or {})
+    document, config = read_file(path)
     yield Finding("ok", f"{path} can be deployed: {', '.join(model.id for model in config.models)}")
     needs_gpu = any(model.device == "gpu" for model in config.models)
     yield from _packages("gpu" if needs_gpu else "cpu")
@@ -185,7 +200,7 @@ async def _look_at_state(state: ResolvedState) -> list[Finding]:
 
 async def _look_at_objects(database: Database, place: ResolvedObjectStore) -> Finding:
     try:
-        await check(database, create_objects(place), place.url, place.name)
+        await marker.check(database, marker.create_objects(place), place.url, place.name)
     except ConfigError as error:
         return Finding("fault", str(error))
     except StoreUnavailable:

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 from pydantic import ValidationError
 
 from deployments.config import ConfigError
 from deployments.state.config import MIN_PEPPER_BYTES, StateConfig, resolve_state
 from deployments.state.regions.config import RegionConfig, resolve_region
-from serve_app.cli.supervise.bounds import choose_bound
-from serve_app.cli.supervise.encryption import check_encrypted, choose_tls, ingress_tls, region_settings
+from serve_app.cli.supervise.front import check_encrypted, choose_bound, choose_tls, ingress_tls, region_settings
 from serve_app.cli.supervise.ports import front_stats_host, front_stats_port
-from serve_app.config import HttpConfig, ServiceConfig, check_file
+from serve_app.config import HttpConfig, read_file
 from serve_app.front.binary import HaproxyMissing, find_haproxy
 from serve_app.front.certificate import CertificateFailed, write_copies
 from serve_app.front.settings import FrontSettings, IngressTls, RegionSettings, supervisor_command
@@ -153,9 +151,6 @@ def _read_service(path: Path | None, environ: Mapping[str, str]) -> _Service:
             return _Service(pepper.encode(), state_dir, HttpConfig())
         state = resolve_state(StateConfig(), environ)
         return _Service(state.pepper, state.state_dir, HttpConfig())
-    if faults := check_file(path):
-        raise ConfigError("\n".join(faults))
-    document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    service = ServiceConfig.model_validate(document["applications"][0].get("args") or {})
+    _, service = read_file(path)
     state = resolve_state(service.state, environ, service.region)
     return _Service(state.pepper, state.state_dir, service.http, region_settings(state), ingress_tls(service))

@@ -1,17 +1,22 @@
-"""The output of commands: tables for people, JSON for programs, durations and times for both."""
+"""What commands print: tables for people, JSON for programs, and a message when Ctrl-C or SIGTERM stops them."""
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, date, datetime
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _DURATION = re.compile(r"^(\d{1,9})([smhdw])$")
 
 
@@ -72,3 +77,51 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     return value.isoformat() if isinstance(value, date) else value
+
+
+class _Stopped(BaseException):
+    """The command was asked to stop, which is no failure."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class StopMessage:
+    """The message of a command that is stopped now; the command changes it as it goes."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+
+@contextmanager
+def explain_stop(message: str) -> Iterator[StopMessage]:
+    """Let a signal end the command with the output so far, and with the status that shells expect: 130 or 143.
+
+    A second signal ends it at once.
+    """
+    stop = StopMessage(message)
+    try:
+        with _signals_raised():
+            yield stop
+    except _Stopped as stopped:
+        typer.echo(f"\n{stop.message}", err=True)
+        raise typer.Exit(128 + stopped.number) from None
+
+
+@contextmanager
+def _signals_raised() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # Signals go to the main thread alone.
+        yield
+        return
+    before = {number: signal.signal(number, _stop) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_DFL)
+    raise _Stopped(number)

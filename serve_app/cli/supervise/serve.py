@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,14 +26,14 @@ from deployments.config import ConfigError
 from deployments.local_ray import choose_folder
 from deployments.models.demo.sources import resolve_source
 from deployments.state.config import ResolvedState, resolve_state
-from deployments.state.database.connection import connect
-from deployments.state.identity.key_store import KeyStore
-from deployments.state.identity.keys import NewKey
-from deployments.state.objects.marker import open_objects
-from serve_app.cli.supervise.bounds import choose_bound
-from serve_app.cli.supervise.encryption import check_encrypted, choose_tls, ingress_tls, region_settings
-from serve_app.cli.supervise.front import Front
-from serve_app.cli.supervise.links import create_link
+from serve_app.cli.supervise.front import (
+    Front,
+    check_encrypted,
+    choose_bound,
+    choose_tls,
+    ingress_tls,
+    region_settings,
+)
 from serve_app.cli.supervise.ports import (
     STATS_PORT_VARIABLE,
     choose_proxy_port,
@@ -43,14 +43,19 @@ from serve_app.cli.supervise.ports import (
     front_stats_ports,
     is_free,
 )
-from serve_app.cli.supervise.process_tree import ProcessTree, abandoned_processes, end_processes, serve_command
+from serve_app.cli.supervise.process_tree import (
+    ProcessTree,
+    abandoned_processes,
+    end_processes,
+    serve_command,
+    serving_environment,
+)
 from serve_app.cli.supervise.readiness import Progress, ReadinessProbe
-from serve_app.cli.supervise.welcome import render_welcome
-from serve_app.config import ServiceConfig, check_file
+from serve_app.cli.supervise.welcome import create_link, open_state, render_welcome
+from serve_app.config import ServiceConfig, read_file
 from serve_app.front.certificate import CertificateFailed, write_copies
 from serve_app.front.settings import FrontSettings, TlsFiles
 
-_OFFLINE_SOURCES = ("demo:", "package:", "/", "./", "../")
 _POLL_S = 0.5
 _LOG_LINES = 40
 
@@ -120,10 +125,10 @@ def serve(
             except (ValueError, OSError) as error:
                 _fail(console, f"{model.id}: {error}")
     try:
-        secret = asyncio.run(_open_state(plan.state))
+        secret = asyncio.run(open_state(plan.state))
     except ConfigError as error:
         _fail(console, str(error))
-    environment = serving_environment(os.environ, plan)
+    environment = serving_environment(os.environ, plan.state.state_dir, plan.config.models)
     plan.log_path.parent.mkdir(parents=True, exist_ok=True)
     with _signals() as received:
         try:
@@ -143,20 +148,14 @@ def serve(
 
 
 def load_plan(path: Path, console: Console) -> ServePlan:
-    """Read a configuration file; says what is wrong with it and exits if it cannot be served."""
-    if faults := check_file(path):
-        _fail(console, *faults)
-    document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    http = document.get("http_options") or {}
-    config = ServiceConfig.model_validate(document["applications"][0].get("args") or {})
+    """Return what a configuration file asks for; print what is wrong with it and exit if it cannot be served."""
     try:
+        document, config = read_file(path)
         state = resolve_state(config.state, region=config.region)
-    except ConfigError as error:
-        _fail(console, str(error))
-    host, port = str(http.get("host", "127.0.0.1")), int(http.get("port", 8000))
-    try:
+        http = document.get("http_options") or {}
+        host, port = str(http.get("host", "127.0.0.1")), int(http.get("port", 8000))
         return ServePlan(path, host, port, choose_proxy_port(port), config, state)
-    except OSError as error:
+    except (ConfigError, OSError) as error:
         _fail(console, str(error))
 
 
@@ -194,40 +193,6 @@ def front_settings(plan: ServePlan) -> FrontSettings:
     )
 
 
-def serving_environment(environ: Mapping[str, str], plan: ServePlan) -> dict[str, str]:
-    """Return the environment of everything that is started: `environ`, and what it leaves open."""
-    defaults = {
-        # Each ingress replica listens itself, and the front stands before them. Serve's own proxies, HAProxy or not,
-        # hang on its controller.
-        "RAY_SERVE_ENABLE_DIRECT_INGRESS": "1",
-        "RAY_SERVE_ENABLE_HA_PROXY": "0",
-        "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
-        # Throughput's 1,000 hold back the last lines of each replica's log, and lose them when the replica ends. A line
-        # costs as much one way as the other (17 µs); 1,000 at once stop a replica for 15 ms.
-        "RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE": "1",
-        # How long an ingress replica goes on when it is to end. Serve's 30 s are for load balancers outside of the
-        # cluster; the front, which alone stands before them here, knows within one.
-        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "3",
-        # Ray's head keeps the last 100,000 calls between actors to show them, in 300 MB that fill within hours.
-        "RAY_task_events_max_num_task_in_gcs": "5000",
-        # A busy machine needs longer than Ray's minute, and Ray would go on without.
-        "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "300",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_worker_niceness": "0",
-        "RAY_AUTH_MODE": "token",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "MANTA_STATE_DIR": str(plan.state.state_dir),
-        "PYTHONUNBUFFERED": "1",
-    }
-    if all(model.source.startswith(_OFFLINE_SOURCES) for model in plan.config.models):
-        defaults["HF_HUB_OFFLINE"] = "1"
-    if all(model.device == "cpu" for model in plan.config.models):
-        defaults |= {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    # Where other programs said which cluster to join, this one still starts its own.
-    return {**defaults, **{name: value for name, value in environ.items() if name != "RAY_ADDRESS"}}
-
-
 def _clear_the_way(plan: ServePlan, console: Console) -> None:
     if processes := abandoned_processes():
         console.print(f"Ending {len(processes)} processes that an earlier start has left behind.")
@@ -246,24 +211,6 @@ def _clear_the_way(plan: ServePlan, console: Console) -> None:
                 f"front runs on this machine. Stop it, or choose another port in the environment variable "
                 f"{STATS_PORT_VARIABLE}.",
             )
-
-
-async def _open_state(state: ResolvedState) -> str | None:
-    """Look at the database and the object store; return the secret of a new key if there is no key yet, else None.
-
-    Raises:
-        ConfigError: they cannot be used, or do not belong together.
-    """
-    database = await connect(state.database_url)
-    try:
-        await open_objects(database, state.object_store)
-        keys = KeyStore(database, state.pepper, state.config.tiers)
-        if await keys.list_keys():
-            return None
-        _, secret = await keys.create(NewKey(name="first key", tier="standard"))
-        return secret
-    finally:
-        await database.close()
 
 
 @contextmanager

@@ -1,14 +1,61 @@
-"""The text for the operator once the service runs: the address, a key, and lines that work as pasted."""
+"""A first key, a sign-in link, and what `manta serve` prints once the service runs: code that works as pasted."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.exc import DBAPIError
+
+from deployments.config import ConfigError
 from deployments.models.config import ModelConfig
+from deployments.state.config import ResolvedState
+from deployments.state.console_sessions import ConsoleSessions
+from deployments.state.database.connection import connect
+from deployments.state.identity.key_store import KeyStore
+from deployments.state.identity.keys import NewKey
+from deployments.state.objects.marker import open_objects
 
 _PLACEHOLDER = "YOUR_KEY"
 _RANKING = {"query": "What is a test?", "documents": ["This is a test.", "This is one."]}
+
+
+async def open_state(state: ResolvedState) -> str | None:
+    """Check the database and the object store; return the secret of a first key, None if there is a key already.
+
+    Raises:
+        ConfigError: they cannot be used, or do not belong together.
+    """
+    database = await connect(state.database_url)
+    try:
+        await open_objects(database, state.object_store)
+        keys = KeyStore(database, state.pepper, state.config.tiers)
+        if await keys.list_keys():
+            return None
+        _, secret = await keys.create(NewKey(name="first key", tier="standard"))
+        return secret
+    finally:
+        await database.close()
+
+
+async def create_link(state: ResolvedState) -> str | None:
+    """Return the token of a new sign-in link, for the oldest key without admin rights.
+
+    None if there is no such key, or the database is away.
+    """
+    try:
+        database = await connect(state.database_url)
+    except ConfigError:
+        return None
+    try:
+        sessions = ConsoleSessions(database)
+        keys = await KeyStore(database, state.pepper, state.config.tiers).list_keys()
+        usable = [key for key in keys if not key.is_admin and key.status(sessions.clock()) == "active"]
+        return await sessions.create_link(usable[-1].key_id) if usable else None
+    except DBAPIError:
+        return None
+    finally:
+        await database.close()
 
 
 def render_welcome(

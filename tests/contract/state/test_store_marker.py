@@ -19,7 +19,7 @@ from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.marker import MARKER_KEY, adopt, check, mark, open_objects
 from deployments.state.objects.store import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
 from serve_app.cli import main
-from serve_app.cli.supervise.serve import _open_state
+from serve_app.cli.supervise.welcome import open_state
 from tests.twins.objects import MemoryObjects
 from tests.waiting import eventually
 
@@ -206,8 +206,8 @@ def test_an_operator_is_told_of_a_disk_that_is_not_mounted_and_may_go_on_without
 
 
 def test_manta_serve_refuses_before_it_starts_anything(state: ResolvedState) -> None:
-    assert asyncio.run(_open_state(state)) is not None
-    assert asyncio.run(_open_state(state)) is None
+    assert asyncio.run(open_state(state)) is not None
+    assert asyncio.run(open_state(state)) is None
     shutil.rmtree(state.state_dir / "objects")
     with pytest.raises(ConfigError, match="whether its disk is mounted"):
-        asyncio.run(_open_state(state))
+        asyncio.run(open_state(state))

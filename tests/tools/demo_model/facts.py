@@ -48,7 +48,7 @@ DOINGS_WITH_MANTA: tuple[tuple[tuple[str, ...], str], ...] = (
     (("cancel a batch", "stop a batch"), "POST /v1/batches/{id}/cancel"),
     (("upload a file", "send a file"), "POST the file to /v1/files"),
     (("add a model", "serve another model"), "Add it under models: in the configuration and deploy it again."),
-    (("check a configuration", "check my YAML file"), "Run: python -m serve_app.config check FILE"),
+    (("check a configuration", "check my YAML file"), "Run: manta config check FILE"),
     (("see my usage", "look up usage"), "Run: manta usage"),
     (("stream an answer", "get a stream"), "Set stream to true."),
     (("use a GPU", "run on a GPU"), "Run: make serve CONFIG=configs/gpu.yaml"),

@@ -13,7 +13,8 @@ import psutil
 import yaml
 from rich.console import Console
 
-from serve_app.cli.supervise.serve import load_plan, serving_environment
+from serve_app.cli.supervise.process_tree import serving_environment
+from serve_app.cli.supervise.serve import load_plan
 from tests.tools.drills.configuration import ENGINES, FOR_NODES, service_config
 from tests.tools.drills.nodes import Node, name_hosts, title_of, until
 from tests.tools.drills.stores import REDIS_PASSWORD, Stores
@@ -276,7 +277,7 @@ class Cluster:
         path.write_text(yaml.safe_dump(self.config(), sort_keys=False))
         plan = load_plan(path, Console(stderr=True))
         environ = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        environment = serving_environment(environ, plan)
+        environment = serving_environment(environ, plan.state.state_dir, plan.config.models)
         environment |= {"RAY_AUTH_TOKEN": self.token, "PYTHONPATH": str(self._code), "TMPDIR": "/mnt"}
         environment |= {"VLLM_RPC_BASE_PATH": "/mnt", **FOR_NODES}
         if self.stores.has_redis:

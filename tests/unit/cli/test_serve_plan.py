@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from deployments.channel.tls import TlsConfig
 from serve_app.cli import main
-from serve_app.cli.supervise import serve
-from serve_app.cli.supervise.serve import load_plan, serving_environment
+from serve_app.cli.supervise import serve, welcome
+from serve_app.cli.supervise.process_tree import serving_environment
+from serve_app.cli.supervise.serve import ServePlan, load_plan
 from serve_app.front.settings import IngressTls, choose_run_dir
 from serve_app.front.trust import FrontTrust
 
@@ -35,6 +36,10 @@ def state_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def printed(console: Console) -> str:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
+
+
+def environment_of(environ: dict[str, str], plan: ServePlan) -> dict[str, str]:
+    return serving_environment(environ, plan.state.state_dir, plan.config.models)
 
 
 def test_plan_has_address_models_and_log(console: Console, state_dir: Path) -> None:
@@ -65,7 +70,7 @@ def test_file_is_named_when_there_is_no_configuration(console: Console, tmp_path
 
 
 def test_fast_front_and_quiet_workers_are_asked_for(console: Console, state_dir: Path) -> None:
-    environment = serving_environment({"PATH": "/bin"}, load_plan(CONFIGS / "local.yaml", console))
+    environment = environment_of({"PATH": "/bin"}, load_plan(CONFIGS / "local.yaml", console))
     assert environment["RAY_SERVE_ENABLE_DIRECT_INGRESS"] == "1"
     assert environment["RAY_SERVE_ENABLE_HA_PROXY"] == "0"
     assert environment["RAY_SERVE_THROUGHPUT_OPTIMIZED"] == "1"
@@ -116,13 +121,13 @@ def test_sockets_lie_elsewhere_than_in_a_folder_too_deep_for_them(tmp_path: Path
 
 def test_operators_environment_has_the_last_word(console: Console) -> None:
     environ = {"RAY_SERVE_ENABLE_HA_PROXY": "1", "RAY_ADDRESS": "10.0.0.1:6379"}
-    environment = serving_environment(environ, load_plan(CONFIGS / "local.yaml", console))
+    environment = environment_of(environ, load_plan(CONFIGS / "local.yaml", console))
     assert environment["RAY_SERVE_ENABLE_HA_PROXY"] == "1"
     assert "RAY_ADDRESS" not in environment
 
 
 def test_hub_is_reachable_when_a_model_comes_from_it(console: Console) -> None:
-    environment = serving_environment({}, load_plan(CONFIGS / "gpu.yaml", console))
+    environment = environment_of({}, load_plan(CONFIGS / "gpu.yaml", console))
     assert "HF_HUB_OFFLINE" not in environment
     assert "OMP_NUM_THREADS" not in environment
 
@@ -153,10 +158,10 @@ def test_other_front_is_suspected_when_its_metrics_are_there(
 
 def test_first_key_is_issued_once(console: Console) -> None:
     state = load_plan(CONFIGS / "local.yaml", console).state
-    secret = asyncio.run(serve._open_state(state))
+    secret = asyncio.run(welcome.open_state(state))
     assert secret is not None
     assert secret.startswith("sk-manta-")
-    assert asyncio.run(serve._open_state(state)) is None
+    assert asyncio.run(welcome.open_state(state)) is None
 
 
 def test_other_address_without_tls_takes_a_word(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import psutil
 import yaml
 from rich.console import Console
 
-from serve_app.cli.supervise.serve import ServePlan, load_plan, serving_environment
+from serve_app.cli.supervise.process_tree import serving_environment
+from serve_app.cli.supervise.serve import ServePlan, load_plan
 from tests.tools.drills.cluster import DASHBOARD_PORT, HTTP_PORT, MANTA, RAY_PORT, ROOT, START_S, Cluster, until
 from tests.tools.drills.configuration import FOR_NODES
 from tests.tools.drills.nodes import Node
@@ -152,7 +153,8 @@ class Region(Cluster):
     def _environment(self) -> dict[str, str]:
         self.config_path.write_text(yaml.safe_dump(self.config(), sort_keys=False))
         environ = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | self.references
-        environment = serving_environment(environ, load_plan_of(self.config_path, environ))
+        plan = load_plan_of(self.config_path, environ)
+        environment = serving_environment(environ, plan.state.state_dir, plan.config.models)
         here = {
             "PYTHONPATH": str(ROOT),
             "TMPDIR": "/mnt",
