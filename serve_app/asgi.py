@@ -16,7 +16,7 @@ from starlette.routing import Route, WebSocketRoute
 
 from deployments.operations import ENGINE_OPERATIONS, MODEL_OPERATIONS
 from serve_app.console import routes as console
-from serve_app.console.static import address_of
+from serve_app.console.rendering import address_of
 from serve_app.console.visit import error_page
 from serve_app.errors.api import ClientGone, MethodNotAllowed, UnknownUrl
 from serve_app.http.middleware import BodyLimitMiddleware, RequestMiddleware

@@ -1,10 +1,13 @@
-"""From a template and values to HTML: the templates' environment and its filters.
+"""Renders templates to HTML, and serves the console's own scripts and styles.
 
 Every value is escaped. Names and texts of clients are cut and isolated by the macros of `parts.html`, so that none can
 break a page or turn its direction.
 """
 
+import gzip
+import hashlib
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -12,10 +15,16 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.filters import FILTERS
+from starlette.requests import Request
+from starlette.responses import Response
 
-from serve_app.console.static import address_of
+from serve_app.errors.api import UnknownUrl
 
 THEMES = ("light", "dark")
+ASSETS_PATH = "/console/static/{digest}/{name}"
+"""The path of a script or a style. It names the content's digest, so browsers may keep the file for good."""
+_ASSETS = Path(__file__).parent / "static"
+_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 _TEMPLATES = Path(__file__).parent / "templates"
 _AGES = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _UNITS = ("B", "KB", "MB", "GB", "TB")
@@ -102,3 +111,44 @@ def show_seconds(value: float | None) -> str:
 def show_printable(text: Any) -> str:
     """Return a text in one line, what cannot be printed left out."""
     return "".join(c for c in str(text) if c.isprintable())
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One file, as it is and compressed."""
+
+    digest: str
+    media_type: str
+    content: bytes
+    compressed: bytes
+
+
+@cache
+def _assets() -> dict[str, Asset]:
+    found = {}
+    for path in sorted(_ASSETS.iterdir()):
+        if path.suffix in _TYPES:
+            content = path.read_bytes()
+            digest = hashlib.sha256(content).hexdigest()[:16]
+            found[path.name] = Asset(digest, _TYPES[path.suffix], content, gzip.compress(content, 9, mtime=0))
+    return found
+
+
+def address_of(name: str) -> str:
+    """Return the path of a file.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return ASSETS_PATH.format(digest=_assets()[name].digest, name=name)
+
+
+async def show_asset(request: Request) -> Response:
+    """Return a file of the console."""
+    asset = _assets().get(request.path_params["name"])
+    if asset is None or asset.digest != request.path_params["digest"]:
+        raise UnknownUrl(request.method, request.url.path)
+    headers = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(asset.compressed, headers={**headers, "content-encoding": "gzip"}, media_type=asset.media_type)
+    return Response(asset.content, headers=headers, media_type=asset.media_type)

@@ -3,22 +3,8 @@
 from starlette.routing import Route
 
 from deployments.operations import Operation
-from serve_app.console.pages import (
-    audit,
-    batches,
-    files,
-    keys,
-    models,
-    operator,
-    overview,
-    playground,
-    requests,
-    responses,
-    sign_in,
-    vector_stores,
-)
-from serve_app.console.static import PATH as STATIC
-from serve_app.console.static import show_asset
+from serve_app.console.pages import batches, files, keys, models, operator, responses, sign_in, usage
+from serve_app.console.rendering import ASSETS_PATH, show_asset
 from serve_app.console.visit import page
 
 _BATCH = "/console/batches/{batch_id}"
@@ -35,7 +21,7 @@ PLAYGROUND = "/console/playground/"
 
 _POST = ["POST"]
 
-ASSETS = [Route(STATIC, show_asset)]
+ASSETS = [Route(ASSETS_PATH, show_asset)]
 """What /docs needs too."""
 
 ROUTES = [
@@ -44,9 +30,9 @@ ROUTES = [
     Route("/console/sign-in/link", sign_in.sign_in_with_link, methods=_POST),
     Route("/console/sign-out", page(sign_in.sign_out), methods=_POST),
     Route("/console/theme", page(sign_in.choose_theme), methods=_POST),
-    Route("/console", page(overview.show_overview)),
-    Route("/console/requests", page(requests.list_requests, reads_usage=True)),
-    Route("/console/requests/{request_id}", page(requests.show_request, reads_usage=True)),
+    Route("/console", page(usage.show_overview)),
+    Route("/console/requests", page(usage.list_requests, reads_usage=True)),
+    Route("/console/requests/{request_id}", page(usage.show_request, reads_usage=True)),
     Route("/console/models", page(models.show_models)),
     Route("/console/keys", page(keys.show_keys)),
     Route("/console/keys/rotate", page(keys.rotate_key), methods=_POST),
@@ -60,32 +46,32 @@ ROUTES = [
     Route("/console/batches/start", page(batches.start_batch, operation=Operation.BATCHES), methods=_POST),
     Route(_BATCH, page(batches.show_batch, operation=Operation.BATCHES)),
     Route(_BATCH + "/cancel", page(batches.cancel_batch, operation=Operation.BATCHES), methods=_POST),
-    Route("/console/vector-stores", page(vector_stores.list_stores, operation=Operation.FILE_SEARCH)),
-    Route(_STORE, page(vector_stores.show_store, operation=Operation.FILE_SEARCH)),
-    Route(_STORE + "/search", page(vector_stores.search_store, operation=Operation.FILE_SEARCH), methods=_POST),
-    Route(_STORE + "/delete", page(vector_stores.delete_store, operation=Operation.FILE_SEARCH), methods=_POST),
+    Route("/console/vector-stores", page(files.list_stores, operation=Operation.FILE_SEARCH)),
+    Route(_STORE, page(files.show_store, operation=Operation.FILE_SEARCH)),
+    Route(_STORE + "/search", page(files.search_store, operation=Operation.FILE_SEARCH), methods=_POST),
+    Route(_STORE + "/delete", page(files.delete_store, operation=Operation.FILE_SEARCH), methods=_POST),
     Route("/console/responses", page(responses.list_responses, operation=Operation.RESPONSES)),
     Route(_RESPONSE, page(responses.show_response, operation=Operation.RESPONSES)),
     Route(_RESPONSE + "/delete", page(responses.delete_response, operation=Operation.RESPONSES), methods=_POST),
     Route("/console/conversations", page(responses.list_conversations, operation=Operation.RESPONSES)),
     Route(_CONVERSATION, page(responses.show_conversation, operation=Operation.RESPONSES)),
     Route(_CONVERSATION + "/delete", page(responses.delete_conversation, operation=Operation.RESPONSES), methods=_POST),
-    Route("/console/playground", page(playground.show_playground)),
+    Route("/console/playground", page(models.show_playground)),
     Route(
         PLAYGROUND + "chat",
-        page(playground.answer_chat, operation=Operation.CHAT, is_for_scripts=True),
+        page(models.answer_chat, operation=Operation.CHAT, is_for_scripts=True),
         methods=_POST,
     ),
     Route(
         PLAYGROUND + "responses",
-        page(playground.answer_response, operation=Operation.RESPONSES, is_for_scripts=True),
+        page(models.answer_response, operation=Operation.RESPONSES, is_for_scripts=True),
         methods=_POST,
     ),
     Route(_OPERATOR + "/keys", page(operator.show_accounts, is_for_operators=True)),
     Route(_OPERATOR + "/keys", page(operator.issue_key, is_for_operators=True), methods=_POST),
     Route(_OPERATOR + "/keys/{key_id}/revoke", page(operator.revoke_key, is_for_operators=True), methods=_POST),
     Route(_OPERATOR + "/keys/{key_id}/rotate", page(operator.rotate_key, is_for_operators=True), methods=_POST),
-    Route(_OPERATOR + "/audit", page(audit.list_entries, is_for_operators=True)),
+    Route(_OPERATOR + "/audit", page(operator.list_entries, is_for_operators=True)),
     Route(_OPERATOR + "/cluster", page(operator.show_cluster, is_for_operators=True)),
     Route(_OPERATOR + "/batches", page(batches.list_all_batches, is_for_operators=True)),
     *(

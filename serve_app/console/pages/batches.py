@@ -26,19 +26,8 @@ _MISSING = "This account has no such batch."
 
 
 async def list_batches(visit: Visit) -> Response:
-    """Show the batches, newest first."""
-    after = visit.query("after") or None
-    try:
-        found, has_more = await visit.services.batches.list_batches(visit.account, _PAGE_SIZE, after)
-    except BatchNotFound:
-        raise NotFound(_MISSING) from None
-    values: dict[str, Any] = {
-        "batches": found,
-        "more": found[-1].batch_id if has_more else "",
-        "after": after,
-        "of_all": False,
-    }
-    return visit.page("batch_rows.html" if visit.is_fragment else "batches.html", **values)
+    """Show the account's batches, newest first."""
+    return await _list(visit, visit.account)
 
 
 async def show_batch(visit: Visit) -> Response:
@@ -84,14 +73,7 @@ async def start_batch(visit: Visit) -> Response:
 
 async def list_all_batches(visit: Visit) -> Response:
     """Show the batches of all accounts, newest first."""
-    after = visit.query("after") or None
-    try:
-        found, has_more = await visit.services.batches.list_batches(None, _PAGE_SIZE, after)
-    except BatchNotFound:
-        raise NotFound("There is no such batch.") from None
-    more = found[-1].batch_id if has_more else ""
-    values: dict[str, Any] = {"batches": found, "more": more, "after": after, "of_all": True}
-    return visit.page("batch_rows.html" if visit.is_fragment else "batches.html", **values)
+    return await _list(visit, None)
 
 
 async def pause_batch(visit: Visit) -> Response:
@@ -107,6 +89,17 @@ async def resume_batch(visit: Visit) -> Response:
 async def cancel_any_batch(visit: Visit) -> Response:
     """Stop a batch of any account."""
     return await _change(visit, visit.services.batches.cancel_any)
+
+
+async def _list(visit: Visit, account: str | None) -> Response:
+    after = visit.query("after") or None
+    try:
+        found, has_more = await visit.services.batches.list_batches(account, _PAGE_SIZE, after)
+    except BatchNotFound:
+        raise NotFound(_MISSING if account else "There is no such batch.") from None
+    more = found[-1].batch_id if has_more else ""
+    values: dict[str, Any] = {"batches": found, "more": more, "after": after, "of_all": account is None}
+    return visit.page("batch_rows.html" if visit.is_fragment else "batches.html", **values)
 
 
 async def _change(visit: Visit, change: Callable[[str, Actor], Awaitable[Batch]]) -> Response:

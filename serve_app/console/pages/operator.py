@@ -1,4 +1,4 @@
-"""For operators: the keys of all accounts, and the cluster."""
+"""Pages for operators: the keys of all accounts, the audit log, and the cluster."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from deployments.operations import Operation
+from deployments.state.audit_log import AuditFilter, UnknownEntry
 from deployments.state.identity.key_store import KeyNotFound, KeyRefused
 from deployments.state.identity.keys import ApiKey, NewKey, explain
 from serve_app.console.session import sessions_of
@@ -16,6 +17,7 @@ from serve_app.console.visit import Visit, redirect
 from serve_app.errors.api import BadRequest, NotFound
 from serve_app.operations.scopes import check_within, within
 
+_PAGE_SIZE = 50
 _NUMBERS = ("requests_per_minute", "tokens_per_minute")
 _LISTS = ("operations", "models")
 _RETENTIONS = ("ephemeral", "stored", "strict")
@@ -55,6 +57,18 @@ async def rotate_key(visit: Visit) -> Response:
     if key.key_id == visit.principal.key_id:
         await sessions_of(visit.services).rekey(visit.session.stored, visit.services.gatekeeper.digest(secret))
     return await _page(visit, issued=key, secret=secret)
+
+
+async def list_entries(visit: Visit) -> Response:
+    """Show the entries of the audit log, newest first."""
+    after, account = visit.query("after") or None, visit.query("account").strip()
+    where = AuditFilter(accounts=(account,) if account else None)
+    try:
+        page = await visit.services.audit.page(where, _PAGE_SIZE, after=after)
+    except UnknownEntry:
+        raise BadRequest("This page of the log is not there.") from None
+    more = page.entries[-1].entry_id if page.has_more else ""
+    return visit.page("audit.html", entries=page.entries, more=more, after=after, account=account)
 
 
 async def show_cluster(visit: Visit) -> Response:
