@@ -14,13 +14,12 @@ from batch.coordinator import Coordinator
 from batch.ray_fleet import RayFleet
 from batch.run import RunContext
 from batch.setup import BatchSetup, log_errors
-from deployments.background_loop import BackgroundLoop
 from deployments.config import ConfigError
 from deployments.detached import NAMESPACE, leave_when_drained, start_detached
 from deployments.state.housekeeping import Housekeeping, create_chores
 from deployments.state.regions.leader import HOUSEKEEPING, Leadership
 from deployments.state.webhooks.queue import DeliveryQueue
-from deployments.waiting import keep_on
+from deployments.waiting import BackgroundLoop, keep_on
 from deployments.webhooks.delivering import Deliverer
 from deployments.webhooks.sending import WebhookSender
 from serve_app.telemetry.log import log_bug

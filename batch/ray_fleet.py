@@ -21,8 +21,8 @@ from batch.fleet import FleetDown
 from batch.lines import Place
 from batch.setup import BatchSetup, log_errors
 from batch.worker import ClaimedBatch, LineWorker
-from deployments.background_loop import BackgroundLoop
 from deployments.state.batches.ledger import Fenced
+from deployments.waiting import BackgroundLoop
 from serve_app.telemetry.log import log_bug
 
 logger = logging.getLogger(__name__)

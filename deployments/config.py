@@ -1,19 +1,20 @@
-"""What every part of the configuration is made of."""
+"""The parts of every configuration: sections, and references to secrets and places."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from pathlib import Path
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class ConfigError(ValueError):
-    """What is configured cannot be used; the message says what to change."""
+    """The configuration cannot be used; the message says what to change."""
 
 
 class Section(BaseModel):
-    """A part of the configuration: frozen, and a name it does not know is an error.
+    """A part of the configuration. It is frozen, and an unknown name is an error.
 
-    `retired` has the names of settings that it once had, each with a sentence for the operator who still sets one.
+    `retired` has the names of former settings, each with advice for an operator who still sets one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,3 +28,36 @@ class Section(BaseModel):
                 if name in values:
                     raise ValueError(f"the setting {name} is gone: {advice}")
         return values
+
+
+class EnvReference(Section):
+    """The value of an environment variable, read when the service is built."""
+
+    env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    default: str | None = None
+
+
+class FileReference(Section):
+    """The content of a file, without white space around it; relative paths start at the working directory."""
+
+    file: Path
+
+
+Reference = EnvReference | FileReference
+
+
+def follow(reference: Reference, environ: Mapping[str, str], name: str) -> str:
+    """Return the value of the reference in the field `name`.
+
+    Raises:
+        ConfigError: the variable is not set, or the file cannot be read.
+    """
+    if isinstance(reference, EnvReference):
+        value = environ.get(reference.env) or reference.default
+        if not value:
+            raise ConfigError(f"{name} is in the environment variable {reference.env}, which is not set.")
+        return value
+    try:
+        return reference.file.expanduser().read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name} is in the file {reference.file}, which cannot be read: {error}.") from None

@@ -1,7 +1,11 @@
-"""The steps of the request that a task works on: what was done, from when to when. Noted only where traces are on.
+"""The steps of a request in its trace, and the names in traces.
 
-A door opens the list of a request; whatever works on it adds its steps, in this task or in those that it starts. Where
-no list is open, nothing is noted: that costs one look at a context variable.
+The code that receives a request opens its list of steps. The code that works on it adds to the list, in this task or in
+tasks that it starts. Where traces are off no list is open, and nothing is noted: that costs one look at a context
+variable.
+
+The names are OpenTelemetry's for HTTP and, still in development there, for generative AI; then our own. Source:
+opentelemetry.io/docs/specs/semconv, "HTTP spans" and "Generative AI client spans", version 1.37.
 """
 
 import time
@@ -9,13 +13,53 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Final
+
+from deployments.operations import Operation
+
+METHOD: Final = "http.request.method"
+ROUTE: Final = "http.route"
+STATUS: Final = "http.response.status_code"
+ERROR_TYPE: Final = "error.type"
+OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+TOOL_NAME: Final = "gen_ai.tool.name"
+
+CACHED_TOKENS: Final = "manta.usage.cached_tokens"
+REQUEST_ID: Final = "manta.request_id"
+BATCH_ID: Final = "manta.batch_id"
+SERVICE_TIER: Final = "manta.service_tier"
+NUM_LOSSES: Final = "manta.replica_losses"
+NUM_COMPLETED: Final = "manta.batch.completed"
+NUM_FAILED: Final = "manta.batch.failed"
+
+OPERATION_NAMES: Final = {
+    Operation.CHAT: "chat",
+    Operation.COMPLETIONS: "text_completion",
+    Operation.EMBEDDINGS: "embeddings",
+}
+"""Operations as the conventions name them; the others have no name there."""
+
+RECEIVE: Final = "receive"
+ADMISSION: Final = "admission"
+ROUTING: Final = "routing"
+QUEUE: Final = "queue"
+PREFILL: Final = "prefill"
+DECODE: Final = "decode"
+STORAGE: Final = "storage"
+TOOL: Final = "execute_tool"
+BATCH: Final = "batch"
+LINE: Final = "batch_line"
 
 Attributes = Mapping[str, str | int | float]
 
 
 @dataclass(slots=True)
 class Step:
-    """One step. Times are on the monotonic clock of `time.perf_counter`;"""
+    """One step. Times are on the monotonic clock of `time.perf_counter`."""
 
     name: str
     began: float

@@ -14,8 +14,7 @@ from ray.serve.handle import DeploymentHandle
 from starlette.types import ASGIApp
 
 from deployments.limits.actor import start_gatekeeper
-from deployments.log_handlers import keep_handlers_open
-from deployments.replica_port import listen_on_own_address
+from deployments.replica_process import keep_handlers_open, listen_on_own_address
 from deployments.state.config import ResolvedState
 from serve_app.asgi import create_asgi_app
 from serve_app.config import ServiceConfig

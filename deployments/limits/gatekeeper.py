@@ -16,7 +16,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.background_loop import BackgroundLoop
 from deployments.config import ConfigError
 from deployments.limits.core import GatekeeperCore
 from deployments.limits.journal import FileJournal
@@ -34,6 +33,7 @@ from deployments.state.identity.key_store import KeyStore
 from deployments.state.regions.config import ResolvedRegion
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
+from deployments.waiting import BackgroundLoop
 
 logger = logging.getLogger(__name__)
 

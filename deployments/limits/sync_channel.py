@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import orjson
 
-from deployments.background_loop import BackgroundLoop
 from deployments.channel.address import socket_path
 from deployments.channel.client import Address, Channel, connect
 from deployments.channel.errors import ChannelError, Lost
@@ -30,6 +29,7 @@ from deployments.limits.messages import (
 )
 from deployments.limits.window import Shortage
 from deployments.patience import USUAL, Patience
+from deployments.waiting import BackgroundLoop
 
 _MAX_AT_ONCE: Final = 10_000  # One for each client.
 

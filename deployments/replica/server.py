@@ -14,13 +14,12 @@ from ray import serve
 from deployments.channel.address import socket_path
 from deployments.channel.server import Capacity, ChannelServer, Reply, Runner
 from deployments.channel.tls import TlsFiles
-from deployments.log_handlers import keep_handlers_open
 from deployments.models.config import VLLM, ModelConfig
 from deployments.models.contract.errors import EngineError, Overloaded, RequestRejected, to_channel
 from deployments.models.contract.payer import payer_of
 from deployments.patience import USUAL, Patience
 from deployments.replica.children import Guard
-from deployments.replica_port import listen_on_own_address
+from deployments.replica_process import keep_handlers_open, listen_on_own_address
 from deployments.routing.autoscaling import ONGOING
 
 _GC_THRESHOLDS = (20_000, 10, 10)

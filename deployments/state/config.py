@@ -17,9 +17,8 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from deployments.channel.tls import TlsFiles
-from deployments.config import ConfigError, Section
+from deployments.config import ConfigError, EnvReference, FileReference, Section, follow
 from deployments.patience import USUAL, Patience
-from deployments.references import EnvReference, FileReference, follow
 from deployments.state.database.dsn import has_password, one_form
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ObjectStoreConfig, ResolvedObjectStore, resolve_object_store

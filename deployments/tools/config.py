@@ -6,8 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from deployments.config import Section
-from deployments.references import Reference
+from deployments.config import Reference, Section
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.sandbox.limits import MIB, Limits
 

@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
-from deployments.lanes import Lanes
 from deployments.limits.contract import Denied, Gatekeeper, Granted, Quota
 from deployments.models.contract.engine import Usage
 from deployments.patience import USUAL, Patience
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import weighted
+from deployments.waiting import Lanes
 from serve_app.errors.api import EngineOverloaded, RateLimited
 from serve_app.errors.text import render_duration
 from serve_app.http.key_watch import KeyWatch

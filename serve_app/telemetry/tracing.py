@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field, HttpUrl
 
-from deployments import span_names as names
+from deployments import steps as names
 from deployments.config import Section
 from deployments.state.usage.record import RequestRecord
 from deployments.steps import Step, set_trace_parent

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
-from deployments import span_names
+from deployments import steps
 from deployments.channel.client import ChannelStream
 from deployments.channel.errors import ChannelError
 from deployments.models.contract.engine import EngineRequest, Summary, Usage
@@ -79,15 +79,15 @@ class RemoteStream:
         if not are_noted():
             return
         request, usage = self._request, self.summary.usage or Usage()
-        name = span_names.OPERATION_NAMES.get(request.operation, str(request.operation))
+        name = steps.OPERATION_NAMES.get(request.operation, str(request.operation))
         attributes: dict[str, str | int | float] = {
-            span_names.OPERATION: name,
-            span_names.REQUEST_MODEL: self._engine.card.id,
-            span_names.INPUT_TOKENS: usage.prompt_tokens,
-            span_names.OUTPUT_TOKENS: usage.completion_tokens,
+            steps.OPERATION: name,
+            steps.REQUEST_MODEL: self._engine.card.id,
+            steps.INPUT_TOKENS: usage.prompt_tokens,
+            steps.OUTPUT_TOKENS: usage.completion_tokens,
         }
         if self._tries.num_losses:
-            attributes[span_names.NUM_LOSSES] = self._tries.num_losses
+            attributes[steps.NUM_LOSSES] = self._tries.num_losses
         note(f"{name} {self._engine.card.id}", began, ended, attributes)
         queued_s, opened = self.summary.queued_s, self._opened_at
         if opened is None or self._first_at is None:
@@ -95,10 +95,10 @@ class RemoteStream:
         prefilled_from = opened
         if queued_s is not None:
             prefilled_from = min(opened + queued_s, self._first_at)
-            note(span_names.QUEUE, opened, prefilled_from)
+            note(steps.QUEUE, opened, prefilled_from)
         if request.stream:  # A whole answer comes in one piece, so it does not show when its first token was made.
-            note(span_names.PREFILL, prefilled_from, self._first_at)
-            note(span_names.DECODE, self._first_at, ended)
+            note(steps.PREFILL, prefilled_from, self._first_at)
+            note(steps.DECODE, self._first_at, ended)
 
     async def _read(self) -> list[bytes]:
         """Return the next pieces, from another replica where this one has died; none at the end."""
@@ -118,7 +118,7 @@ class RemoteStream:
     async def _open(self) -> ChannelStream:
         try:
             async with asyncio.timeout_at(self._tries.deadline):
-                with step(span_names.ROUTING):
+                with step(steps.ROUTING):
                     self._stream = await self._engine.open(self._request, self._header(), self._tries.tried)
         except TimeoutError:
             raise Overloaded("No replica came up in time to go on with the request.") from None

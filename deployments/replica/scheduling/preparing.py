@@ -14,9 +14,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from deployments.lanes import Lanes
 from deployments.replica.scheduling.notice import Notice
-from deployments.waiting import wait_at_most
+from deployments.waiting import Lanes, wait_at_most
 
 _MAX_WAIT_S = 0.05
 """How long a batch request waits at most for a gap between interactive ones, which may never come."""

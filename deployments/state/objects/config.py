@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from deployments.config import ConfigError, Section
-from deployments.references import Reference, follow
+from deployments.config import ConfigError, Reference, Section, follow
 
 Copies = Literal["both", "later", "provider"]
 

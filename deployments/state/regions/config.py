@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from deployments.config import ConfigError, Section
-from deployments.references import EnvReference, Reference, follow
+from deployments.config import ConfigError, EnvReference, Reference, Section, follow
 
 RegionName = Annotated[str, Field(pattern="^[a-z][a-z0-9-]{0,15}$")]
 

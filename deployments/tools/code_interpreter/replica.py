@@ -14,8 +14,7 @@ from ray.serve.deployment import Application
 from deployments.channel.address import socket_path
 from deployments.channel.server import Capacity, ChannelServer
 from deployments.channel.tls import TlsFiles
-from deployments.log_handlers import keep_handlers_open
-from deployments.replica_port import listen_on_own_address
+from deployments.replica_process import keep_handlers_open, listen_on_own_address
 from deployments.routing.autoscaling import ONGOING
 from deployments.tools.code_interpreter.holder import Holder
 from deployments.tools.code_interpreter.pool import WarmPool

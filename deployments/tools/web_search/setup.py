@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import httpx2
 
-from deployments.references import follow
+from deployments.config import follow
 from deployments.tools.config import BraveConfig, SearXNGConfig, TavilyConfig, ToolsConfig
 from deployments.tools.outbound.fetching import FetchBounds, Fetcher
 from deployments.tools.web_search.providers import Brave, SearchProvider, SearXNG, Tavily

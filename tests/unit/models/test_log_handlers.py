@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deployments.log_handlers import AdditiveConfigurator, keep_handlers_open
+from deployments.replica_process import AdditiveConfigurator, keep_handlers_open
 from deployments.tools.code_interpreter import replica as code_interpreter
 from serve_app import ingress
 

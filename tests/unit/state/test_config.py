@@ -7,8 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from batch.config import BatchConfig
-from deployments.config import ConfigError, Section
-from deployments.references import EnvReference, FileReference
+from deployments.config import ConfigError, EnvReference, FileReference, Section
 from deployments.state.config import (
     StateConfig,
     check_database,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from deployments.span_names import STORAGE
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.values import (
     MAX_READ_BYTES,
@@ -19,7 +18,7 @@ from deployments.state.responses.values import (
     TurnMissing,
     TurnUnfinished,
 )
-from deployments.steps import step
+from deployments.steps import STORAGE, step
 from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse
 from serve_app.errors.text import shorten
 from serve_app.operations.responses.prompt.attachments import Attachments

@@ -11,10 +11,9 @@ import orjson
 
 from deployments.models.contract.engine import Summary
 from deployments.patience import USUAL
-from deployments.span_names import STORAGE
 from deployments.state.responses.store import ResponseStore
 from deployments.state.responses.values import StoredTurn
-from deployments.steps import step
+from deployments.steps import STORAGE, step
 from serve_app.errors.api import StoresAway
 from serve_app.operations.responses.events.usage import usage_from_wire
 from serve_app.operations.responses.events.writer import DONE, Item, frame

@@ -9,8 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from deployments.models.contract.engine import Usage
-from deployments.span_names import TOOL, TOOL_NAME
-from deployments.steps import step
+from deployments.steps import TOOL, TOOL_NAME, step
 from serve_app.operations.responses.events.server_call import OpenTool
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.resume.journal import Journal

@@ -1,15 +1,39 @@
-"""Keeps Serve's log handlers open in a replica whose libraries set up their own logging.
-
-`logging.config.dictConfig` closes every handler of the process first, also those of loggers that its configuration does
-not name, and importing vLLM calls it. Serve's handler loses its file by that. The replica's Serve log ends there, and a
-Serve controller that restarts asks the replica for the name of the file, gets an error, and replaces the replica.
-"""
+"""What the process of every Serve replica does first: keep its log file open, and listen on its node's address only."""
 
 import logging
 import logging.config
 from collections.abc import Iterator
 from logging.handlers import MemoryHandler
 from typing import Any
+
+import ray
+
+
+def keep_handlers_open() -> None:
+    """Have `dictConfig` keep open, in this process from now on, the handlers of loggers that it does not configure.
+
+    Otherwise it closes every handler of the process first, and importing vLLM calls it. Serve's handler loses its file
+    by that: the replica's Serve log ends, and a Serve controller that restarts asks the replica for the name of the
+    file, gets an error, and replaces the replica.
+    """
+    logging.config.dictConfigClass = AdditiveConfigurator  # Python's documented place for it.
+
+
+def listen_on_own_address() -> None:
+    """Have Serve open that port of this process on the node's address, by which others know it.
+
+    Serve would have it on every address of the machine, and has no setting for it. It is opened after the deployment's
+    constructor, which calls this.
+    """
+    from ray._common.tls_utils import add_port_to_grpc_server
+    from ray.serve._private import replica  # noqa: TID251 - `Replica._on_initialized` names the address.
+
+    def add_port(server: Any, address: str) -> int:
+        host, port = ray.util.get_node_ip_address(), address.rpartition(":")[2]
+        number: int = add_port_to_grpc_server(server, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        return number
+
+    replica.add_port_to_grpc_server = add_port
 
 
 class AdditiveConfigurator(logging.config.DictConfigurator):
@@ -36,11 +60,6 @@ class AdditiveConfigurator(logging.config.DictConfigurator):
                 super().configure()
             finally:
                 registered[:0] = kept
-
-
-def keep_handlers_open() -> None:
-    """Have `dictConfig` leave the handlers of loggers that it is not asked about open, in this process from now on."""
-    logging.config.dictConfigClass = AdditiveConfigurator  # Python's documented place for it.
 
 
 def _handlers_beside(config: dict[str, Any]) -> set[logging.Handler]:
