@@ -33,7 +33,7 @@ from serve_app.operations.registry import Operations
 from serve_app.operations.responses.background.runner import BackgroundRunner
 from serve_app.operations.vector_stores.search import FileSearch
 from serve_app.telemetry.observer import Observer
-from serve_app.telemetry.prometheus import PrometheusMetrics
+from serve_app.telemetry.series import PrometheusMetrics
 
 _FORM_BYTES = 64 * 1024
 """The overhead of a form: all that is not its file."""

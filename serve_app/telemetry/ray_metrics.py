@@ -10,8 +10,7 @@ from typing import Any
 from ray.serve import metrics
 
 from deployments.state.usage.record import RequestRecord
-from serve_app.telemetry.prometheus import PrometheusMetrics
-from serve_app.telemetry.series import PART_SERIES, SERIES, Series, samples_of
+from serve_app.telemetry.series import PART_SERIES, SERIES, PrometheusMetrics, Series, samples_of
 
 
 class ClusterCounts:

@@ -1,11 +1,13 @@
-"""What is measured: one table of series of answered requests, with what a request adds to each, and those of the parts.
+"""The metrics: every series, what an answered request adds to each, and their values in this process.
 
-`prometheus` exports them for one process, `ray_metrics` for the cluster. Names follow OpenTelemetry's gen_ai
-where it has one.
+`/metrics` renders `PrometheusMetrics`; `ray_metrics` exports the same series for the cluster. Names follow
+OpenTelemetry's gen_ai where it has one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from deployments.state.usage.record import RequestRecord
 
@@ -89,7 +91,7 @@ PART_SERIES = (
     WEBHOOKS_WAITING,
     WEBHOOKS_OLDEST,
 )
-"""Those that `serve_app.telemetry.parts` and `regions` beside it keep."""
+"""Those that the watchers of `serve_app.telemetry.parts` set."""
 
 
 def samples_of(record: RequestRecord) -> Iterator[tuple[Series, tuple[str, ...], float]]:
@@ -118,3 +120,48 @@ def mean_inter_token_s(record: RequestRecord) -> float | None:
     if not record.stream or record.ttft_s is None or record.completion_tokens < 2:
         return None
     return (record.total_s - record.ttft_s) / (record.completion_tokens - 1)
+
+
+class PrometheusMetrics:
+    """Measurements of this process as Prometheus reads them."""
+
+    content_type = "text/plain; version=0.0.4; charset=utf-8"
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._in_flight = Gauge("manta_requests_in_flight", "Requests being answered", registry=registry)
+        self._metrics = {one: _create(one, registry) for one in (*SERIES, *PART_SERIES)}
+        self._adders: dict[tuple[Series, tuple[str, ...]], Callable[[float], None]] = {}
+
+    def begin(self) -> None:
+        """Count a request that has come in."""
+        self._in_flight.inc()
+
+    def end(self, record: RequestRecord) -> None:
+        """Count a request that has been answered."""
+        self._in_flight.dec()
+        for series, values, amount in samples_of(record):
+            self.add(series, values, amount)
+
+    def add(self, series: Series, values: tuple[str, ...], amount: float) -> None:
+        """Add to a counter, observe with a histogram, or set a gauge."""
+        (self._adders.get((series, values)) or self._adder_of(series, values))(amount)
+
+    def _adder_of(self, series: Series, values: tuple[str, ...]) -> Callable[[float], None]:
+        """Return what counts under these labels, and keep it: looking it up costs more than counting."""
+        metric = self._metrics[series]
+        child = metric.labels(*values) if values else metric  # One without labels has no children.
+        add = child.observe if isinstance(child, Histogram) else child.set if isinstance(child, Gauge) else child.inc
+        self._adders[series, values] = add
+        return add
+
+    def render(self) -> bytes:
+        """Return every measurement as Prometheus reads it."""
+        return generate_latest(self._registry)
+
+
+def _create(series: Series, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
+    if series.buckets:
+        return Histogram(series.name, series.description, series.labels, registry=registry, buckets=series.buckets)
+    kind = Gauge if series.is_gauge else Counter
+    return kind(series.name, series.description, series.labels, registry=registry)

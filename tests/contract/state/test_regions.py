@@ -23,7 +23,7 @@ from deployments.state.objects.copies import PendingCopies
 from deployments.state.regions.leader import LEASE_S, Leadership, leaders
 from deployments.state.regions.register import LIVING_S, Region, RegionRegister, RegionUnknown
 from serve_app.cli import main
-from serve_app.telemetry.regions import RegionWatcher
+from serve_app.telemetry.parts import RegionWatcher
 from tests.contract.state.postgres import run_apart
 from tests.contract.state.test_ingresses import Clock
 from tests.waiting import eventually

@@ -18,8 +18,7 @@ from deployments.state.usage.record import RequestRecord
 from serve_app.asgi import ROUTES
 from serve_app.errors import api
 from serve_app.front.timings import FrontTimings
-from serve_app.telemetry.prometheus import PrometheusMetrics
-from serve_app.telemetry.series import COPIES_LAG, COPIES_OWED, MOVED, PART_UP
+from serve_app.telemetry.series import COPIES_LAG, COPIES_OWED, MOVED, PART_UP, PrometheusMetrics
 from tests.tools.pages.codes import ANSWER, find_codes
 from tests.tools.pages.command_line import render_commands
 from tests.tools.pages.settings import render_settings

@@ -11,7 +11,6 @@ import yaml
 
 from deployments.models.contract.engine import Usage
 from serve_app.telemetry.observer import Observer
-from serve_app.telemetry.prometheus import PrometheusMetrics
 from serve_app.telemetry.series import (
     COPIES_LAG,
     LIMITS_AWAY,
@@ -21,6 +20,7 @@ from serve_app.telemetry.series import (
     REGION_SEEN,
     STANDBY_LAG,
     STANDBYS,
+    PrometheusMetrics,
 )
 from serve_app.telemetry.trace import RequestTrace
 from tests.twins.gatekeeper import MemoryRequestLog

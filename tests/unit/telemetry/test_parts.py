@@ -11,8 +11,7 @@ from deployments.state.objects.pair import PairedStore
 from deployments.state.webhooks.queue import Waiting
 from serve_app.telemetry import parts as module
 from serve_app.telemetry.parts import PartsWatcher
-from serve_app.telemetry.prometheus import PrometheusMetrics
-from serve_app.telemetry.series import COPIES_LAG, COPIES_OWED, MOVED, PART_UP
+from serve_app.telemetry.series import COPIES_LAG, COPIES_OWED, MOVED, PART_UP, PrometheusMetrics
 from tests.logs import lines_of
 from tests.twins.objects import MemoryObjects
 from tests.waiting import eventually
