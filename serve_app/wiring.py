@@ -1,15 +1,15 @@
-"""Makes everything that an ingress replica runs with: each thing from those above it, in the order of this module.
+"""Creates everything that an ingress replica runs with, in this order: each object is made from those above it.
 
 `ingress` calls `wire` once. Nothing serves or watches before `Wired.watch`.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol
 
 import ray
 from ray.serve.handle import DeploymentHandle
@@ -67,42 +67,37 @@ from serve_app.telemetry.series import PrometheusMetrics
 from serve_app.telemetry.tracing import Tracer
 
 
+class Background(Protocol):
+    """Something that runs beside requests."""
+
+    def watch(self) -> None:
+        """Start it."""
+
+    async def close(self) -> None:
+        """Stop it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wired:
-    """The services of the routes, and what runs beside them; `closing` ends all of it."""
+    """The services of the routes, and everything that runs beside them; `closing` ends all of it."""
 
     services: Services
-    indexer: Indexer | None
+    beside: Sequence[Background]
     presence: Presence
-    parts: PartsWatcher
-    left_records: LeftRecords
-    left_elsewhere: LeftElsewhere
     front_trust: FrontTrust
     regions: RegionWatcher | None
-    region: str
-    renewal: CertificateRenewal | None
     lender: Lender | None
     closing: AsyncExitStack
 
     def watch(self) -> None:
-        """Begin what runs beside requests."""
-        self.services.startup.watch()
-        self.services.background.watch()
-        self.presence.watch()
-        if self.renewal is not None:
-            self.renewal.watch()
-        self.parts.watch()
-        self.left_records.watch()
-        self.left_elsewhere.watch()
-        if self.regions is not None:
-            self.regions.watch()
-        if self.indexer is not None:
-            self.indexer.watch()
+        """Start everything that runs beside requests."""
+        for one in self.beside:
+            one.watch()
 
     def standing(self) -> ReplicaStanding:
-        """Return what this replica tells fronts of itself and its region."""
+        """Return what fronts learn of this replica and its region."""
         is_drained = self.regions is not None and self.regions.is_drained
-        return ReplicaStanding(self.region, self.services.startup.is_ready, is_drained)
+        return ReplicaStanding(self.services.region, self.services.startup.is_ready, is_drained)
 
 
 async def wire(
@@ -112,10 +107,10 @@ async def wire(
     tools: Mapping[str, DeploymentHandle],
     wake_batches: Callable[[], None],
 ) -> Wired:
-    """Return the services over a deployment for each model id and for each tool that has one.
+    """Return the services, given the deployments' handles by model id and by tool.
 
-    It waits for a database without a primary, and for an object store that is not the database's: Serve would start a
-    replica that fails again and again, with minutes between.
+    While the database has no primary, or the object store belongs to another database, it waits: Serve would restart a
+    failing replica again and again, with minutes between.
 
     Raises:
         ConfigError: the database cannot be used.
@@ -189,7 +184,7 @@ async def wire(
 
         regions = RegionWatcher(state.region.name, database, facts, cluster_metrics, shares=transport.shares)
 
-    # It ends in the reverse order: first what still works, last what it works with.
+    # Closed in reverse order: first the work, then the connections that it uses.
     closing = AsyncExitStack()
     closing.push_async_callback(assembly.tooling.aclose)
     if tracer is not None:
@@ -199,18 +194,10 @@ async def wire(
         closing.callback(engine.close)
     closing.callback(transport.close)
     closing.push_async_callback(_close_connections, request_log, gatekeeper, database)
-    if indexer is not None:
-        closing.push_async_callback(indexer.close)
-    closing.push_async_callback(background.close)
-    closing.push_async_callback(startup.close)
-    closing.push_async_callback(presence.close)
-    if renewal is not None:
-        closing.push_async_callback(renewal.close)
-    closing.push_async_callback(parts.close)
-    closing.push_async_callback(left_records.close)
-    closing.push_async_callback(left_elsewhere.close)
-    if regions is not None:
-        closing.push_async_callback(regions.close)
+    watched = (indexer, background, startup, presence, renewal, parts, left_records, left_elsewhere, regions)
+    beside = [one for one in watched if one is not None]
+    for one in beside:
+        closing.push_async_callback(one.close)
 
     services = Services(
         gatekeeper=gatekeeper,
@@ -248,24 +235,10 @@ async def wire(
         disk=assembly.disk,
         batch_bounds=BatchBounds(config.batches.max_requests, config.batches.max_line_bytes),
     )
-    trust = FrontTrust.from_pepper(state.pepper)
-    return Wired(
-        services,
-        indexer,
-        presence,
-        parts,
-        left_records,
-        left_elsewhere,
-        trust,
-        regions,
-        state.region_name,
-        renewal,
-        lender,
-        closing,
-    )
+    return Wired(services, beside, presence, FrontTrust.from_pepper(state.pepper), regions, lender, closing)
 
 
 async def _close_connections(request_log: ShippedRequestLog, gatekeeper: GatekeeperClient, database: Database) -> None:
-    """Send what is still queued, and disconnect. One that fails does not keep the others open."""
+    """Send what is still queued, and disconnect. A failure of one does not keep the others open."""
     closing = (request_log.close(), gatekeeper.close(), database.close())
     await asyncio.gather(*closing, return_exceptions=True)
