@@ -17,7 +17,7 @@ import orjson
 from sqlalchemy.exc import DBAPIError
 
 from batch.concurrency import ConcurrencyLimiter
-from batch.lines import BatchRequest, render_answer
+from batch.lines import render_answer
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.errors import EngineDied, Overloaded
 from deployments.models.price import NO_PRICES, Prices
@@ -33,6 +33,7 @@ from serve_app.operations.scopes import check_operation
 from serve_app.telemetry.log import api_error_for
 from serve_app.telemetry.trace import RequestTrace, record_of
 from serve_app.telemetry.tracing import Tracer
+from serve_app.validation.batch_lines import BatchRequest
 from serve_app.validation.body import validate_body
 
 MAX_TRIES = 3

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from batch.lines import Place
 from batch.worker import ClaimedBatch
+from serve_app.validation.batch_lines import Place
 
 
 class FleetDown(Exception):

@@ -8,9 +8,7 @@ from functools import partial
 from typing import Any
 
 from batch.config import BatchConfig
-from batch.lines import Place
 from batch.stores import Stores, retry_outages
-from batch.validation import LineIndex, Rules, Validation, index_lines, validate
 from batch.worker import must_stop
 from deployments.state.batches.ledger import BatchState
 from deployments.state.batches.rows import Batch
@@ -18,6 +16,7 @@ from deployments.state.batches.work import TooManyTokens
 from deployments.state.files.store import FileNotFound, StoredFile
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.store import ContentLost
+from serve_app.validation.batch_lines import LineIndex, Place, Rules, Validation, index_lines, validate
 
 INPUT_LOST: dict[str, Any] = {
     "code": "input_file_lost",

@@ -14,13 +14,13 @@ from typing import Any
 from batch.lines import read_custom_id, render_not_run
 from batch.segments import SegmentReader
 from batch.stores import Stores
-from batch.validation import LineIndex
 from deployments.state.batches.ledger import BatchState
 from deployments.state.batches.rows import Batch
 from deployments.state.disk import DiskReserve
 from deployments.state.files.content import ContentReader, FileWriter, NewFile
 from deployments.state.files.store import FileNotFound
 from deployments.state.objects.store import ContentLost
+from serve_app.validation.batch_lines import LineIndex
 
 PURPOSE = "batch_output"
 _WRITE_BYTES = 256 * 1024

@@ -18,12 +18,12 @@ from ray.exceptions import RayActorError, RayError
 
 from batch.config import MAX_JOBS, SLICE_LINES
 from batch.fleet import FleetDown
-from batch.lines import Place
 from batch.setup import BatchSetup, log_errors
 from batch.worker import ClaimedBatch, LineWorker
 from deployments.state.batches.ledger import Fenced
 from deployments.waiting import BackgroundLoop
 from serve_app.telemetry.log import log_bug
+from serve_app.validation.batch_lines import Place
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from typing import Any
 from batch.calls import Answer, LineCalls
 from batch.concurrency import ConcurrencyLimiter
 from batch.config import INTERVALS, BatchConfig, Intervals
-from batch.lines import Place, parse_line
 from batch.segments import MAX_SEGMENT_BYTES
 from batch.stores import Stores, retry_outages
 from deployments.models.price import NO_PRICES, Prices
@@ -29,6 +28,7 @@ from deployments.waiting import wait_at_most
 from serve_app.operations.registry import RunnableOperation
 from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.tracing import Tracer
+from serve_app.validation.batch_lines import Place, parse_line
 
 _MAX_UNWRITTEN_BYTES = 4 * MAX_SEGMENT_BYTES
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from batch.lines import Place
 from batch.worker import ClaimedBatch, LineWorker
+from serve_app.validation.batch_lines import Place
 
 
 class LocalFleet:

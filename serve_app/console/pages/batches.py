@@ -6,8 +6,6 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from batch.lines import LineSplitter
-from batch.validation import Rules, Validation, validate
 from deployments.state.audit_log import Actor
 from deployments.state.batches.rows import Batch
 from deployments.state.batches.store import BatchNotFound
@@ -17,6 +15,7 @@ from serve_app.errors.api import NotFound
 from serve_app.routes import batches, files
 from serve_app.routes.admin_batches import change_batch
 from serve_app.schemas.batches import BatchCreateRequest
+from serve_app.validation.batch_lines import LineSplitter, Rules, Validation, validate
 from serve_app.validation.body import validate_body
 
 _PAGE_SIZE = 25

@@ -7,11 +7,11 @@ import orjson
 
 from batch.calls import LineCalls
 from batch.concurrency import ConcurrencyLimiter
-from batch.lines import BatchRequest
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.events import Finished, TextDelta, ToolArgumentsDelta, ToolCallStart
 from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
+from serve_app.validation.batch_lines import BatchRequest
 from tests.contract.http.answers import MODEL, USAGE, pieces
 from tests.contract.http.conftest import principal
 from tests.twins.engine import Script

@@ -9,10 +9,10 @@ import pytest
 
 from batch.calls import LineCalls
 from batch.concurrency import ConcurrencyLimiter
-from batch.lines import BatchRequest
 from deployments.models.contract.engine import Summary
 from deployments.models.contract.errors import Overloaded
 from serve_app.schemas.chat import ChatRequest
+from serve_app.validation.batch_lines import BatchRequest
 from tests.twins.keys import principal_of_key
 
 URL = "/v1/chat/completions"

@@ -9,16 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batch.lines import (
+from batch.lines import read_custom_id, render_answer, render_not_run
+from serve_app.validation.batch_lines import (
+    MAX_ERRORS,
     LineFault,
+    LineIndex,
     LineSplitter,
+    Rules,
+    Validation,
     count_generated_tokens,
+    index_lines,
     parse_line,
-    read_custom_id,
-    render_answer,
-    render_not_run,
+    validate,
 )
-from batch.validation import MAX_ERRORS, LineIndex, Rules, Validation, index_lines, validate
 
 CHAT = "/v1/chat/completions"
 LIMIT = 64

@@ -15,13 +15,13 @@ import typer.main
 import yaml
 from ray.scripts.scripts import cli as ray_command_line
 
-from batch.lines import parse_line
 from serve_app.asgi import ROUTES
 from serve_app.cli import main as command_line
 from serve_app.config import ServiceConfig, check_file
 from serve_app.console import routes as console
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.scoring import ScoreRequest
+from serve_app.validation.batch_lines import parse_line
 from tests.tools.bench import __main__ as bench
 from tests.tools.pages import codes, reference
 from tests.tools.pages.blocks import ROOT, Block, blocks, blocks_in, pages
