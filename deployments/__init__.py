@@ -1,1 +1,1 @@
-"""Everything that is a Ray process of its own, and the contracts for talking to it."""
+"""Everything that runs as a Ray process of its own, and the contracts for talking to it."""

@@ -1,8 +1,8 @@
-"""Runs a module of ours in a process of its own, with bounds of time, memory and output.
+"""Runs one of our modules in a process of its own, with bounded time, memory and output.
 
-For code that hostile input may slow down, blow up or break into: readers of documents and of web pages, and the
-compiler of JSON schemas. Such a process gets nothing of the environment, which may hold secrets, and loads nothing
-from the working folder. It ends within its bounds also where the process that started it is gone.
+For code that hostile input may slow down, blow up or break into: readers of documents and web pages, and the compiler
+of JSON schemas. The process gets none of the environment, which may hold secrets, and loads nothing from the working
+folder. It ends within its bounds even if the process that started it is gone.
 """
 
 import json
@@ -27,19 +27,19 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class ProcessFailed(Exception):
-    """The process ended without a result: it broke, or exceeded its memory or CPU time."""
+    """The process crashed, or exceeded its memory or CPU time."""
 
 
 class ProcessTimedOut(ProcessFailed):
-    """The process took longer than its bounds allow, by the wall clock."""
+    """The process took longer than `wall_s`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one process may take.
+    """The limits of one process.
 
-    `memory_bytes` counts on top of what the process has when it sets its bounds; `output_bytes` is the size of the
-    largest file that it may write.
+    `memory_bytes` is on top of the memory that it has when it sets its bounds. `output_bytes` is the largest file that
+    it may write.
     """
 
     cpu_s: int
@@ -48,7 +48,7 @@ class Bounds:
     output_bytes: int
 
     def set(self) -> None:
-        """Set these bounds for the running process, once and for all."""
+        """Apply these bounds to the running process; they cannot be lifted."""
         with open("/proc/self/statm", encoding="ascii") as statm:
             used_bytes = int(statm.read().split()[0]) * resource.getpagesize()
         memory_bytes = used_bytes + self.memory_bytes
@@ -63,18 +63,18 @@ class Bounds:
 def command(module: str, bounds: Bounds | None = None) -> list[str]:
     """Return the command that calls a module's `main`, within bounds unless the module sets its own.
 
-    It must be started with `ENVIRONMENT` for its environment.
+    Start it with `ENVIRONMENT` as its environment.
     """
     arguments = [module] if bounds is None else [module, json.dumps(asdict(bounds))]
     return [sys.executable, "-I", "-c", _CODE, _ROOT, *arguments]
 
 
 def run(module: str, given: bytes, bounds: Bounds) -> bytes:
-    """Return what a module's `main` writes to its standard output, given `given` on its standard input. Blocks.
+    """Return what a module's `main` writes to standard output, with `given` as its standard input. Blocks.
 
     Raises:
         ProcessTimedOut: it took longer than `bounds.wall_s`.
-        ProcessFailed: it ended with an error, or was ended by a limit.
+        ProcessFailed: it ended with an error, or hit a limit.
     """
     # Both ways go through memory rather than pipes, so that neither side waits for the other.
     source, sink = os.memfd_create("source"), os.memfd_create("sink")

@@ -1,7 +1,7 @@
-"""Actors of which the cluster has one: found by name, outliving whoever starts them, restarted by Ray when killed.
+"""Detached actors, one per cluster: found by name, they outlive their starter, and Ray restarts them when killed.
 
-Such an actor has `fingerprint`, which stands for the configuration it runs with, and `stop`. It leaves a node that
-drains before the node ends.
+Such an actor has the methods `fingerprint`, which identifies its configuration, and `stop`. It leaves a draining node
+before the node ends.
 """
 
 import logging
@@ -30,13 +30,13 @@ _LOOK_TIMEOUT_S = 5
 
 
 def start_detached(actor_class: type[Any], argument: Any, wanted: str, name: str, stop_s: float, **options: Any) -> Any:
-    """Return the handle of the actor called `name`, started if there is none or if its fingerprint is not `wanted`.
+    """Return the handle of the actor `name`; start it if it is not running with the fingerprint `wanted`.
 
-    Several may start it at once. One that runs with another configuration has `stop_s` seconds to stop. See `placement`
-    for where it runs.
+    Several processes may start it at once. An actor with another configuration has `stop_s` seconds to stop.
+    `placement` chooses the node.
 
     Raises:
-        ConfigError: something else keeps replacing it.
+        ConfigError: another process keeps replacing it.
     """
     options |= {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
     options |= {"max_restarts": -1, "max_task_retries": 0, **placement(ray.nodes(), _own_node())}
@@ -45,22 +45,22 @@ def start_detached(actor_class: type[Any], argument: Any, wanted: str, name: str
         handle = actor.remote(argument)
         try:
             running = ray.get(handle.fingerprint.remote(), timeout=_START_TIMEOUT_S)
-        except RayActorError:  # It ended between being found and being asked: another starter replaces it.
+        except RayActorError:  # It ended before it answered: another starter replaces it.
             time.sleep(0.2)
             continue
         if running == wanted:
             return handle
-        logger.info("The actor %s runs with another configuration and is started anew.", name)
+        logger.info("The actor %s runs with another configuration and is restarted.", name)
         stop_detached(name, stop_s)
     raise ConfigError(f"The actor {name} did not start with this configuration; is another service starting beside it?")
 
 
 def placement(nodes: Sequence[Mapping[str, Any]], own_node: str) -> dict[str, Any]:
-    """Return the options that say where an actor runs, given Ray's list of nodes and the id of the caller's.
+    """Return Ray's options for the node of an actor, given Ray's list of nodes and the id of the caller's node.
 
-    An actor that asks for nothing is put anywhere, also where strangers' code runs: such a node offers no CPU. Where
-    other nodes than the head do, the actor begins on one of them, the caller's own if it can, so that it goes on while
-    the head is away. If its node dies, Ray starts it on another with a CPU. Else it stays on the head.
+    An actor without requirements could run on any node, also where strangers' code runs; those nodes offer no CPU. If
+    nodes other than the head offer CPUs, the actor starts on one of them, preferably the caller's, and keeps running
+    while the head is away; if its node dies, Ray starts it on another node with a CPU. Otherwise it runs on the head.
     """
     others = [
         node["NodeID"]
@@ -79,7 +79,7 @@ def _own_node() -> str:
 
 
 def stop_detached(name: str, stop_s: float) -> None:
-    """Give the actor `stop_s` seconds to stop by itself, then end it for good; nothing happens where there is none."""
+    """Give the actor `stop_s` seconds to stop by itself, then kill it. Does nothing if there is no such actor."""
     try:
         handle = ray.get_actor(name, NAMESPACE)
     except ValueError:
@@ -92,7 +92,7 @@ def stop_detached(name: str, stop_s: float) -> None:
 
 
 def leave_when_drained(leave: Callable[[], None]) -> None:
-    """Have this actor call `leave` and end, once Ray drains its node, so that Ray starts it on another."""
+    """Have this actor call `leave` and end as soon as Ray drains its node, so that Ray restarts it on another."""
     context = ray.get_runtime_context()
     arguments = (context.get_node_id(), context.gcs_address, leave)
     threading.Thread(target=_leave_when_drained, args=arguments, name="drain", daemon=True).start()
@@ -103,7 +103,7 @@ def _leave_when_drained(own_node: str, gcs_address: str, leave: Callable[[], Non
         time.sleep(_LOOK_S)
         try:
             status = get_cluster_status(gcs_address, _LOOK_TIMEOUT_S)
-        except Exception as error:  # The head is away, in one of many ways.
+        except Exception as error:  # The head is away, which shows as many different errors.
             logger.debug("Whether the node drains is not known: %s", type(error).__name__)
             continue
         if must_leave(own_node, [*status.active_nodes, *status.idle_nodes]):
@@ -112,13 +112,13 @@ def _leave_when_drained(own_node: str, gcs_address: str, leave: Callable[[], Non
     try:
         leave()
     finally:
-        os._exit(1)  # Ray starts an actor again that ends as if it had crashed.
+        os._exit(1)  # Ray restarts an actor that seems to have crashed.
 
 
 def must_leave(own_node: str, nodes: Sequence[Any]) -> bool:
-    """Return whether an actor has to leave its node, given all living nodes as Ray's autoscaler has them.
+    """Return whether an actor must leave its node, given all living nodes as Ray's autoscaler reports them.
 
-    It stays where no other node could take it, and on the head.
+    It stays if no other node can take it, and on the head.
     """
     totals = {node.node_id: {one.resource_name: one.total for one in node.resource_usage.usage} for node in nodes}
     draining = {node.node_id for node in nodes if node.node_status == "DRAINING"}

@@ -1,8 +1,7 @@
-"""A Ray cluster of one node on this machine, which starts however slow the machine is.
+"""A one-node Ray cluster on this machine, which starts no matter how slow the machine is.
 
-`manta serve` runs this as a program: `python -m deployments.local_ray CONFIG FOLDER` starts the cluster, its files in a
-folder of this user's own, and then Serve's own `serve run` on it. Whoever starts the program ends the processes that it
-leaves.
+`manta serve` runs this as a program: `python -m deployments.local_ray CONFIG FOLDER` starts the cluster, with its files
+in a private folder, and then `serve run` on it. The caller ends the processes that are left over.
 """
 
 import os
@@ -21,26 +20,26 @@ from typing import Any, Final
 from deployments.private_folder import make_private_folder, private_name
 
 _PORTS: Final = range(24_000, 30_000)
-"""Below those that the kernel gives to connections: a port that is free stays free until an agent listens on it."""
+"""Below the kernel's ephemeral ports: a port that is free stays free until an agent listens on it."""
 _ON_LOOPBACK: Final = {
-    # By this Ray takes loopback for the node's address, as it does where it makes no clusters of several nodes.
+    # Makes Ray use loopback as the node's address, as on systems where it supports one node only.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "VLLM_HOST_IP": "127.0.0.1",  # Ray's node, as vLLM's workers are to know it.
+    "VLLM_HOST_IP": "127.0.0.1",  # The address of Ray's node for vLLM's workers.
     "GLOO_SOCKET_IFNAME": "lo",
     "NCCL_SOCKET_IFNAME": "lo",
 }
-"""Keeps to loopback what would listen where other machines reach it, unless the environment says otherwise."""
+"""Keeps on loopback what would otherwise listen on all interfaces, unless the environment says otherwise."""
 _LISTEN_PORT_FILE: Final = "dashboard_agent_listen_port_"
 _GCS_PORT_FILE: Final = "gcs_server_port_"
 _RAYS_OWN: Final = "tmp"
 _MAX_FOLDER: Final = 107 - len(f"/{_RAYS_OWN}/session_2026-01-01_00-00-00_000000_4194304/sockets/dash_MetricsHead")
-"""How long a folder's path may be for the paths of Ray's Unix sockets, which the system bounds."""
+"""How long a folder's path may be, since the system limits the length of Unix socket paths."""
 
 
 def choose_folder(state_dir: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of Ray's files: in a state directory, or elsewhere where that is too deep for Unix sockets.
+    """Return the folder for Ray's files: in the state directory, or in RAY_TMPDIR if it is set.
 
-    RAY_TMPDIR is where, if it is set.
+    If the path in the state directory is too long for Unix sockets, the folder is in the temporary directory.
     """
     folder = state_dir / "ray"
     place = environ.get("RAY_TMPDIR")
@@ -50,15 +49,16 @@ def choose_folder(state_dir: Path, environ: Mapping[str, str] = os.environ) -> P
 
 
 def start_head(folder: Path, *options: str) -> str:
-    """Start a head node, with more options of `ray start`; return its address, for `ray.init`.
+    """Start a head node with these additional options of `ray start`; return its address for `ray.init`.
 
-    Ray lets everybody write into its own folders, and with their sockets whoever can has its workers run code. So they
-    are in a folder that only this user enters. The last start's are kept there, for their logs, and older ones removed.
+    Ray's own folders are writable for everybody, and with their sockets anyone can make its workers run code. So they
+    are inside a folder that only this user can enter. The last session is kept there for its logs; older ones are
+    removed.
 
-    Ray's raylet ends itself unless its agents have written down their ports within 15 seconds, which is hard-coded (ray
-    issue 65983) and not enough on a busy machine. So every port is chosen here: the raylet waits for none that it was
-    given. It is never given the one on which the dashboard's agent listens, so the file that it waits for is written
-    here, in place of the agent's.
+    Ray's raylet ends itself unless its agents have reported their ports within 15 seconds, which is hard-coded (ray
+    issue 65983) and too short on a busy machine. So every port is chosen here: the raylet does not wait for a port
+    that it was given. It is never given the port of the dashboard's agent, so the file that it waits for is written
+    here instead of by the agent.
 
     Raises:
         Exception: Ray's processes did not start; their logs say why.
@@ -102,24 +102,24 @@ def start_head(folder: Path, *options: str) -> str:
 
 
 def close_token() -> None:
-    """Keep the file of Ray's token to its owner: Ray makes it for everybody to read. One elsewhere is left alone."""
+    """Make the file of Ray's token private: Ray creates it readable for everybody. A file elsewhere is left alone."""
     path = Path.home() / ".ray" / "auth_token"
-    with suppress(OSError):  # It is not there, or another user's who keeps it.
+    with suppress(OSError):  # It does not exist, or belongs to another user.
         path.chmod(0o600)
 
 
 def choose_optional_ports(parameters: Any, is_head: bool) -> None:
-    """Say what `ray start` has no option for; Ray calls this.
+    """Set what `ray start` has no option for; Ray calls this.
 
-    There is no port for Ray's own client, which nobody uses here. The dashboard takes the next one where its usual one
-    is taken: it would be left out, and without it nobody learns how far the service is.
+    Ray's own client is not used and gets no port. If the dashboard's usual port is taken, it uses the next one; it
+    would not start otherwise, and `manta serve` asks it for the progress of the start.
     """
     parameters.ray_client_server_port = None
     parameters.dashboard_port = None
 
 
 def main(config: str, folder: str) -> None:
-    """Start a head node, and serve a configuration on it until Ctrl-C."""
+    """Start a head node and serve a configuration on it until Ctrl-C."""
     os.environ.update({**_ON_LOOPBACK, **os.environ})  # Before Ray is imported, which reads it then.
     address = start_head(Path(folder))
     from ray.serve.scripts import cli
@@ -138,7 +138,7 @@ def _free_ports() -> Iterator[int]:
 
 
 def _write_listen_port(temporary: Path, port: int, is_over: Event) -> None:
-    """Write the file for the session that this process starts, once Ray has given its node an id."""
+    """Write the file of this process's session as soon as Ray has given the node an id."""
     while not is_over.wait(0.02):
         for found in temporary.glob(f"session_*_{os.getpid()}/{_GCS_PORT_FILE}*"):
             written = found.with_name(_LISTEN_PORT_FILE + found.name.removeprefix(_GCS_PORT_FILE))

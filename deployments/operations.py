@@ -1,7 +1,7 @@
-"""What a key may be allowed to do: the one list from which scopes, models, batches and tools take their names.
+"""The operations: the one list from which scopes, models, batches and tools take their names.
 
-`Operation` names everything. `MODEL_OPERATIONS` describes those that a model answers; `ENGINE_OPERATIONS` are those of
-them that an engine runs, each in two modules of its name: `serve_app/operations/NAME.py` and
+`Operation` names everything that a key may be allowed to do. `MODEL_OPERATIONS` describes the operations that a model
+answers. `ENGINE_OPERATIONS` are those that an engine runs, each in two modules: `serve_app/operations/NAME.py` and
 `deployments/replica/NAME.py`. Databases hold these names in the scopes of keys, so a name must not change.
 """
 
@@ -14,7 +14,7 @@ Task = Literal["generate", "embed", "score"]
 
 
 class Operation(StrEnum):
-    """An operation or a tool, by the name that the scopes of keys have for it."""
+    """An operation or a tool, by its name in the scopes of keys."""
 
     CHAT = "chat"
     COMPLETIONS = "completions"
@@ -39,9 +39,9 @@ class Operation(StrEnum):
 class ModelOperation:
     """An operation that a model answers.
 
-    `tasks` are the tasks of the models that offer it: none for moderations, which are no model's. `path` is its URL
-    path, which a batch names as its endpoint; `other_paths` lead to it too. `prompt` is the field of the body that a
-    line of a batch must have beside `model`.
+    `tasks` are the tasks of the models that offer it; moderations need no model and have none. `path` is its URL path,
+    and its endpoint in a batch; `other_paths` lead to it too. `prompt` is the field that the body of a batch line must
+    have in addition to `model`.
     """
 
     tasks: tuple[Task, ...]
@@ -51,7 +51,7 @@ class ModelOperation:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every URL path that leads to it."""
+        """All of its URL paths."""
         return (self.path, *self.other_paths)
 
 
@@ -73,12 +73,11 @@ MODEL_OPERATIONS: Mapping[Operation, ModelOperation] = {
 ENGINE_OPERATIONS: tuple[Operation, ...] = tuple(
     name for name in MODEL_OPERATIONS if name not in (Operation.RESPONSES, Operation.MODERATIONS)
 )
-"""A response is made of chats, and a moderation of patterns and of chats with a guard model."""
+"""A response consists of chats; a moderation of patterns, and of chats with a guard model."""
 
 _NO_TOOLS = (*MODEL_OPERATIONS, Operation.FILES, Operation.BATCHES, Operation.WEBHOOKS, Operation.USAGE)
 TOOLS: tuple[Operation, ...] = tuple(name for name in Operation if name not in _NO_TOOLS)
-"""The tools that the service runs itself in responses; what requests and conversations hold of each is described in
-`serve_app/schemas/responses/NAME.py`."""
+"""The tools that the service runs itself in responses; `serve_app/schemas/responses/NAME.py` has the items of each."""
 
 
 def operations_of(task: Task) -> frozenset[Operation]:

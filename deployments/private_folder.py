@@ -1,4 +1,4 @@
-"""Folders that only this user may enter, also where others may write beside them, as in /tmp."""
+"""Folders that only this user can enter, even in places where others may write, such as /tmp."""
 
 import os
 import stat
@@ -7,11 +7,11 @@ from pathlib import Path
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder that only this user can enter, or close the one that is there.
+    """Create a folder that only this user can enter, or make an existing one private.
 
     Raises:
-        OSError: it cannot be made.
-        PermissionError: it is there, and belongs to another user or is a link.
+        OSError: it cannot be created.
+        PermissionError: it belongs to another user, or is a link.
     """
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     found = path.lstat()  # Another user may have put a link there to a folder of this one.
@@ -21,5 +21,5 @@ def make_private_folder(path: Path) -> None:
 
 
 def private_name(purpose: str, path: Path) -> str:
-    """Return the name of a folder that is this user's in a place that others share, in place of the folder `path`."""
+    """Return the name that stands for the folder `path` in a place that users share; it is unique to this user."""
     return f"{purpose}-{os.getuid()}-{sha256(str(path).encode()).hexdigest()[:8]}"

@@ -20,10 +20,10 @@ def keep_handlers_open() -> None:
 
 
 def listen_on_own_address() -> None:
-    """Have Serve open that port of this process on the node's address, by which others know it.
+    """Have Serve open this replica's port for calls through handles on the node's address only.
 
-    Serve would have it on every address of the machine, and has no setting for it. It is opened after the deployment's
-    constructor, which calls this.
+    By default it listens on every address of the machine, and Serve has no setting for that. Serve opens the port after
+    the deployment's constructor, which calls this.
     """
     from ray._common.tls_utils import add_port_to_grpc_server
     from ray.serve._private import replica  # noqa: TID251 - `Replica._on_initialized` names the address.
@@ -37,10 +37,10 @@ def listen_on_own_address() -> None:
 
 
 class AdditiveConfigurator(logging.config.DictConfigurator):
-    """Sets up the loggers that a configuration names, and leaves the handlers of all others as they are.
+    """Sets up the loggers that a configuration names, and leaves the handlers of all others alone.
 
-    Other loggers are disabled only where the configuration says so. Python's default is to disable them, and vLLM's own
-    example for VLLM_LOGGING_CONFIG_PATH leaves it at that.
+    Other loggers are disabled only if the configuration says so. Python disables them by default, and so does vLLM's
+    own example for VLLM_LOGGING_CONFIG_PATH.
     """
 
     def configure(self) -> None:
@@ -51,7 +51,7 @@ class AdditiveConfigurator(logging.config.DictConfigurator):
         """
         self.config.setdefault("disable_existing_loggers", False)
         with logging._lock:  # type: ignore[attr-defined]
-            # What is closed is what this list refers to, weakly; it is also what is flushed when the process ends.
+            # This list of weak references determines what is closed, and what is flushed when the process ends.
             registered = logging._handlerList  # type: ignore[attr-defined]
             in_use = _handlers_beside(self.config)
             kept = [reference for reference in registered if reference() in in_use]
@@ -63,7 +63,6 @@ class AdditiveConfigurator(logging.config.DictConfigurator):
 
 
 def _handlers_beside(config: dict[str, Any]) -> set[logging.Handler]:
-    """Return the handlers of the loggers that a configuration does not name."""
     named = {logging.getLogger(name) for name in config.get("loggers", ())}
     if "root" in config:
         named.add(logging.root)
@@ -73,7 +72,7 @@ def _handlers_beside(config: dict[str, Any]) -> set[logging.Handler]:
 
 
 def _with_targets(handler: logging.Handler | None) -> Iterator[logging.Handler]:
-    """Yield a handler, and those that it passes its records on to."""
+    """Yield a handler and the handlers that it passes its records on to."""
     while handler is not None:
         yield handler
         handler = handler.target if isinstance(handler, MemoryHandler) else None

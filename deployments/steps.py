@@ -73,19 +73,19 @@ _steps: ContextVar[list[Step] | None] = ContextVar("steps", default=None)
 
 
 def open_steps() -> list[Step]:
-    """Return a new list that takes the steps of this task, and of those that it starts from now on."""
+    """Return a new list for the steps of this task, and of the tasks that it starts from now on."""
     steps: list[Step] = []
     _steps.set(steps)
     return steps
 
 
 def set_trace_parent(trace_parent: str) -> None:
-    """Note the W3C `traceparent` that requests of this task to the outside may carry."""
+    """Set the W3C `traceparent` that outbound requests of this task may carry."""
     _trace_parent.set(trace_parent)
 
 
 def trace_parent() -> str:
-    """Return the W3C `traceparent` of this task's request, "" where it is not traced."""
+    """Return the W3C `traceparent` of this task's request, "" if it is not traced."""
     return _trace_parent.get()
 
 
@@ -96,7 +96,7 @@ def are_noted() -> bool:
 
 @contextmanager
 def step(name: str, attributes: Attributes | None = None) -> Iterator[Step | None]:
-    """Context manager that notes a step, and by its class the error that ends it; yields None where none is noted."""
+    """Context manager that notes a step, and the class of an error that ends it. Yields None if nothing is noted."""
     steps = _steps.get()
     if steps is None:
         yield None
@@ -113,7 +113,7 @@ def step(name: str, attributes: Attributes | None = None) -> Iterator[Step | Non
 
 
 def note(name: str, began: float, ended: float, attributes: Attributes | None = None) -> None:
-    """Note a step that is over."""
+    """Note a step that has ended."""
     steps = _steps.get()
     if steps is not None:
         steps.append(Step(name, began, ended, dict(attributes or {})))

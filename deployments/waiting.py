@@ -99,7 +99,7 @@ def worth_logging(num_failures: int) -> bool:
 
 
 def _log_bug(name: str, error: Exception) -> None:
-    """Log where an error came from, without its message, which may quote what is stored."""
+    """Log where an error came from, without its message, which may quote stored content."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -120,7 +120,7 @@ class Lanes:
 
     @asynccontextmanager
     async def enter(self, name: str) -> AsyncIterator[None]:
-        """Wait for a place in a lane, which is held inside the context and until the event loop's next turn."""
+        """Wait for a place in a lane, and hold it inside the context and until the event loop's next turn."""
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = asyncio.Semaphore(self._width)
@@ -143,10 +143,10 @@ class BackgroundLoop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Return what `work` returns; called from any other thread.
+        """Return what `work` returns. Call it from any other thread.
 
         Raises:
-            TimeoutError: it takes longer than `timeout_s` seconds; it is then cancelled.
+            TimeoutError: it took longer than `timeout_s` seconds, and was cancelled.
         """
         future = self.start(work)
         try:
@@ -169,11 +169,11 @@ class BackgroundLoop:
         self.start(repeat_later())
 
     def cancel(self) -> None:
-        """Cancel what is running and wait until it has ended."""
+        """Cancel all tasks and wait until they have ended."""
         self.run(_cancel_others(), timeout_s=5)
 
     def stop(self) -> None:
-        """Cancel what is running and end the thread."""
+        """Cancel all tasks and end the thread."""
         self.cancel()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
@@ -182,10 +182,10 @@ class BackgroundLoop:
 
 
 async def _cancel_others() -> None:
-    """Cancel every task of this loop but this one, and return once all have ended.
+    """Cancel every other task of this loop, and return when all have ended.
 
-    A task that has not begun is let begin first: cancelled before, it would never run, and what closes a connection
-    is such a task (SQLAlchemy shields it).
+    A task that has not started is started first. Otherwise it would never run, and SQLAlchemy closes connections in
+    such tasks, shielded.
     """
     this, cancelled = asyncio.current_task(), set[asyncio.Task[Any]]()
     while others := asyncio.all_tasks() - {this}:

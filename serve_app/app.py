@@ -1,9 +1,9 @@
-"""The composition root: from the configuration to the Serve application. `serve run` and `serve deploy` call `build`.
+"""Builds the Serve application from the configuration. `serve run` and `serve deploy` call `build`.
 
 The only module that may import everything.
 """
 
-# No `from __future__ import annotations` here: Serve turns `args:` into the annotated type only if it is a class.
+# No `from __future__ import annotations`: Serve converts `args:` into the annotated type only if it is a class.
 
 from dataclasses import replace
 
@@ -26,10 +26,10 @@ def build(args: ServiceConfig) -> Application:
 
     Raises:
         pydantic.ValidationError: the configuration is wrong; the message names the field.
-        ConfigError: a reference in `state` leads nowhere, or the database cannot be shared by the cluster's nodes.
+        ConfigError: a reference in `state` cannot be read, or the nodes of the cluster cannot share the database.
     """
     config = ServiceConfig.model_validate(args)
-    if ray.is_initialized():  # It is not when a configuration is only looked at.
+    if ray.is_initialized():  # It is not when a configuration is only checked.
         check_database(config.state, sum(1 for node in ray.nodes() if node["Alive"]))
     ingress = serve.deployment(
         serve.ingress()(Ingress),
@@ -39,11 +39,11 @@ def build(args: ServiceConfig) -> Application:
         autoscaling_config=config.ingress.autoscaling_config,
         ray_actor_options={
             "num_cpus": config.ingress.num_cpus,
-            # By default the C library keeps a heap for each of many threads, and these never cease to grow.
+            # By default the C library keeps a heap for each of many threads, and they never stop growing.
             "runtime_env": {"env_vars": {"MALLOC_ARENA_MAX": "1"}},
         },
         graceful_shutdown_timeout_s=config.ingress.drain_s,
-        logging_config={"enable_access_log": False},  # The request log says more, and is ours to keep free of content.
+        logging_config={"enable_access_log": False},  # The request log has more, and no content.
     )
     tls = None if config.tls is None else config.tls.files()
     patience = USUAL.times(config.patience)

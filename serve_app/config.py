@@ -1,4 +1,4 @@
-"""The configuration of the whole service: the `args:` of the Serve application, one section for each package."""
+"""The configuration of the whole service: the `args:` of the Serve application, with a section for each package."""
 
 from collections import Counter
 from ipaddress import IPv4Network, IPv6Network
@@ -23,7 +23,7 @@ from serve_app.telemetry.tracing import TelemetryConfig
 
 
 class ServedModel(ModelConfig):
-    """A model deployment, and the policy that its prompts and answers keep."""
+    """A model deployment, and the safety policy of its prompts and answers."""
 
     safety: SafetyConfig | None = None
 
@@ -32,20 +32,20 @@ class HttpConfig(Section):
     """Bounds on request bodies and connections.
 
     Args:
-        max_body_bytes: the largest body. Uploads of files have bounds of their own. The messages that wait in an
-            account's WebSockets may have as many together, and one of them at most 16 MiB.
+        max_body_bytes: the largest body. Uploads of files have limits of their own. The waiting messages of all of an
+            account's WebSockets together have the same limit; a single message may have at most 16 MiB.
         receive_timeout_s: how long a body may take to arrive.
-        min_bytes_per_s: a large body may take a second longer for each so many bytes that have arrived.
-        max_connections_per_address: how many connections one address may have where the front itself speaks TLS, of
-            IPv6 each network of 64 bits; further ones are closed at once. null for any number. Raise it where more
+        min_bytes_per_s: for each of this many bytes that have arrived, a large body may take a second longer.
+        max_connections_per_address: how many connections one address, or one 64-bit network of IPv6, may have if the
+            front itself speaks TLS. Further connections are closed at once. null for no limit. Raise it if more
             clients than that share an address.
         max_sockets_per_account: how many WebSocket connections one account may have with each ingress replica.
-        trusted_proxies: addresses and networks of what stands before the front, such as a load balancer that passes TLS
-            on, and of other regions' fronts; their connections are not counted.
-        stream_comment_s: how long a stream may be silent until a comment is sent, which clients ignore and load
-            balancers count as traffic. null sends none.
+        trusted_proxies: addresses and networks whose connections are not counted, such as a load balancer before the
+            front that passes TLS through, and the fronts of other regions.
+        stream_comment_s: after how much silence a stream sends a comment, which clients ignore and load balancers count
+            as traffic. null for no comments.
         cors_origins: the origins of web pages that may call the service from a browser, such as
-            `https://chat.example.com`, or `*` for all pages. None may by default.
+            `https://chat.example.com`, or `*` for all pages. By default there are none.
     """
 
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
@@ -59,14 +59,14 @@ class HttpConfig(Section):
 
 
 class IngressConfig(Section):
-    """The ingress deployment, in Ray's own words.
+    """The ingress deployment, with Ray's own setting names.
 
     Args:
         num_cpus: how many CPUs one replica reserves.
-        max_ongoing_requests: how many requests one replica takes at once. Of model calls, the last eighth is for
-            accounts that have less than an equal part of them.
-        drain_s: how long a replica that stops waits for its running requests.
-        autoscaling_config: as Ray names it.
+        max_ongoing_requests: how many requests one replica takes at once. The last eighth of the places for model calls
+            is for accounts that use less than an equal part of them.
+        drain_s: how long a stopping replica waits for its running requests.
+        autoscaling_config: Ray's `autoscaling_config`.
     """
 
     num_cpus: float = Field(default=0.1, ge=0)
@@ -82,8 +82,8 @@ class ServiceConfig(Section):
 
     Args:
         currency: the currency of all prices, as ISO 4217 names it.
-        patience: how many times longer than usual the parts of the service wait for each other, where they do not
-            answer. For slow or overloaded machines. The times are listed on the page of timings.
+        patience: a factor for the timeouts between the parts of the service, for slow or overloaded machines. The page
+            "Timings" lists the timeouts.
     """
 
     state: StateConfig = StateConfig()
@@ -133,10 +133,10 @@ class ServiceConfig(Section):
 
 
 def _move_enqueued_tokens(given: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration with `batches.enqueued_tokens`, as it was called before, where it is now: at each tier.
+    """Move the former setting `batches.enqueued_tokens` to each tier, where it is now.
 
     Raises:
-        ValueError: there is no such tier, or it has the setting under both names.
+        ValueError: there is no such tier, or it has both settings.
     """
     match given.get("batches"):
         case {"enqueued_tokens": dict(by_tier), **batches}:
@@ -145,7 +145,7 @@ def _move_enqueued_tokens(given: dict[str, Any]) -> dict[str, Any]:
             return given
     tiers = (state.get("tiers") or {}) if isinstance(state, dict) else None
     if not isinstance(tiers, dict) or not all(isinstance(limits, dict) for limits in tiers.values()):
-        return given  # Those are refused for what they are.
+        return given  # Validation refuses these later.
     moved = {name: dict(limits) for name, limits in tiers.items()}
     for name, tokens in by_tier.items():
         if name not in tiers and name not in Tiers().names:
@@ -158,7 +158,7 @@ def _move_enqueued_tokens(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_file(path: Path) -> list[str]:
-    """Return what is wrong with a Serve configuration file, one line a fault; none when it can be deployed."""
+    """Return what is wrong with a Serve configuration file, one line for each fault; empty if it can be deployed."""
     try:
         document = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
@@ -193,7 +193,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], ServiceConfig]:
 
 
 def _applications(document: Any) -> list[dict[str, Any]]:
-    """Return the Serve applications of a document: of a Serve file, or of a RayService of KubeRay's."""
+    """Return the applications of a Serve file, or of a RayService of KubeRay."""
     if not isinstance(document, dict):
         return []
     if document.get("kind") == "RayService":

@@ -1,6 +1,6 @@
-"""The coordinator of batches, as ingress replicas start and wake it.
+"""Starts and wakes the batch coordinator for ingress replicas.
 
-`app` binds it to the ingress, which so knows nothing of `batch`.
+`app` binds it to the ingress, so that the ingress does not import `batch`.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,9 +14,9 @@ from serve_app.config import ServiceConfig
 
 
 class ClusterCoordinator:
-    """The one coordinator of the cluster, for this configuration; keeps `ingress.Coordinator`.
+    """Starts the cluster's only batch coordinator with this configuration; implements `ingress.Coordinator`.
 
-    It holds values alone: a Serve controller that restarts has every ingress replica pickle what it was made with.
+    It holds plain values only: when Serve's controller restarts, every ingress replica pickles its arguments.
     """
 
     def __init__(self, config: ServiceConfig, state: ResolvedState) -> None:
@@ -26,12 +26,12 @@ class ClusterCoordinator:
     def start(
         self, handles: Mapping[str, DeploymentHandle], tools: Mapping[str, DeploymentHandle]
     ) -> Callable[[], None]:
-        """Start it, unless it runs with this configuration already; return what makes it look for new batches now.
+        """Start the coordinator, unless it already runs with this configuration; return a function that wakes it.
 
-        `handles` lead to the deployment that runs the lines of each model, by model id.
+        `handles` has, by model id, the deployment that runs the lines of each model.
 
         Raises:
-            ConfigError: something else keeps replacing it.
+            ConfigError: another process keeps replacing it.
         """
         start_coordinator(batch_setup(self._config, self._state, handles, tools))
         return CoordinatorWaker().ring
@@ -43,7 +43,7 @@ def batch_setup(
     handles: Mapping[str, DeploymentHandle],
     tools: Mapping[str, DeploymentHandle],
 ) -> BatchSetup:
-    """Return what the processes that work on batches are made from."""
+    """Return the setup of the coordinator and its workers."""
     places = [
         ModelPlace(model, handles[model.id].deployment_name, handles[model.id].app_name, model.safety)
         for model in config.models

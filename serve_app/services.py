@@ -1,4 +1,4 @@
-"""Everything that a route may use, in one value: `wiring` makes it for an ingress replica, tests with twins."""
+"""Everything that a route may use, in one object. `wiring` creates it for an ingress replica, tests with twins."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +36,7 @@ from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.series import PrometheusMetrics
 
 _FORM_BYTES = 64 * 1024
-"""The overhead of a form: all that is not its file."""
+"""The overhead of a form: everything except its file."""
 
 
 def _do_nothing() -> None:
@@ -44,7 +44,7 @@ def _do_nothing() -> None:
 
 
 class BatchBounds(NamedTuple):
-    """How many lines an input of a batch may have, and how long each."""
+    """How many lines the input of a batch may have, and how long a line may be."""
 
     max_requests: int = 50_000
     max_line_bytes: int = 64 * 1024 * 1024
@@ -54,18 +54,18 @@ class ClusterView(Protocol):
     """What operators see of the cluster."""
 
     async def look(self) -> dict[str, Any]:
-        """Return the service as it is now; `serve_app.telemetry.cluster` has the fields."""
+        """Return the current state; `serve_app.telemetry.cluster` has the fields."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The objects behind the routes. `wake_batches` makes the coordinator of batches look for new ones.
+    """The objects behind the routes.
 
-    `used_in_minute` returns how many requests and tokens count against the minute of each of some keys at a time.
-    `containers` and `file_search` are None where the code interpreter and the search over files are switched off,
-    `console` and `cluster` where there is no console.
-    `region` is empty where there is only one.
+    `wake_batches` makes the batch coordinator look for new batches now. `used_in_minute` returns the requests and
+    tokens that counted against each key's minute at a given time. `containers` is None if the code interpreter is off,
+    `file_search` if file search is off, `console` and `cluster` if there is no console. `region` is empty if there is
+    only one.
     """
 
     gatekeeper: Gatekeeper
@@ -108,19 +108,19 @@ class Services:
         """Count a call of a key against its tier's `calls_per_minute`.
 
         Raises:
-            RateLimited: the key has made as many in the last minute.
+            RateLimited: the key has used them up in the last minute.
         """
         self.calls.count(principal, self.tiers.of(principal.tier).calls_per_minute)
 
     def file_rules_of(self, principal: Principal) -> FilesConfig:
-        """Return the limits of files, with what those of a key's account may hold together."""
+        """Return the limits of files, including the total size that the key's account may store."""
         most = self.tiers.of(principal.tier).file_bytes
         if most is None or most >= self.file_rules.max_account_bytes:
             return self.file_rules
         return self.file_rules.model_copy(update={"max_account_bytes": most})
 
     def upload_bounds(self) -> BodyLimits:
-        """Return the limits of files: the usual timeouts, the largest file plus its form's overhead."""
+        """Return the limits of an uploaded file: the usual timeouts, the largest file plus its form's overhead."""
         max_bytes = max(self.file_rules.max_file_bytes, self.file_rules.max_batch_file_bytes) + _FORM_BYTES
         return replace(self.body_bounds, max_bytes=max_bytes, param="file")
 

@@ -1,4 +1,4 @@
-"""The operator's command line. Each sub-command is a module of functions that a test can call."""
+"""The operator's command line, `manta`. Each module has functions that a test can call."""
 
 import typer
 

@@ -1,6 +1,6 @@
-"""`manta batch`: runs files of requests as batches, through OpenAI's client over HTTP.
+"""`manta batch`: runs files of requests as batches, with OpenAI's client over HTTP.
 
-A command that is stopped leaves its batch running, and prints how to go on with it.
+Stopping a command leaves its batch running, and prints how to continue.
 """
 
 import json
@@ -25,13 +25,13 @@ ENDED = ("completed", "failed", "expired", "cancelled")
 _FIRST_POLL_S, _MAX_POLL_S = 0.25, 2.0
 _RATE_OVER_S = 10.0
 _UNCERTAIN = (
-    "It cannot be told whether the batch was begun; `manta batch list` shows it if it was. Where it was not, the file "
-    "that was uploaded ends by itself."
+    "It is not known whether the batch was created; `manta batch list` shows it if it was. If it was not, the uploaded "
+    "file expires by itself."
 )
 
 UrlOption = Annotated[
     str,
-    typer.Option("--url", envvar=["MANTA_URL", "OPENAI_BASE_URL"], help="The service's address, /v1 included."),
+    typer.Option("--url", envvar=["MANTA_URL", "OPENAI_BASE_URL"], help="The service's address, including /v1."),
 ]
 KeyOption = Annotated[
     str | None, typer.Option("--key", envvar=["MANTA_API_KEY", "OPENAI_API_KEY"], help="An API key.", show_envvar=True)
@@ -39,7 +39,7 @@ KeyOption = Annotated[
 OutputOption = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", help="The file for the answers; by default beside the requests, or named by the id."
+        "--output", "-o", help="The file for the answers; by default next to the requests, or named after the id."
     ),
 ]
 BatchId = Annotated[str, typer.Argument(help="The batch's id, batch_...", show_default=False)]
@@ -49,17 +49,17 @@ DEFAULT_URL = "http://127.0.0.1:8000/v1"
 @app.command("run")
 def run_batch(
     context: typer.Context,
-    source: Annotated[Path, typer.Argument(help="The requests, one JSON object a line.", exists=True, dir_okay=False)],
+    source: Annotated[
+        Path, typer.Argument(help="The requests, one JSON object per line.", exists=True, dir_okay=False)
+    ],
     output: OutputOption = None,
-    endpoint: Annotated[
-        str | None, typer.Option(help="The endpoint of the lines; by default that of the first.")
-    ] = None,
+    endpoint: Annotated[str | None, typer.Option(help="The endpoint; by default that of the first line.")] = None,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
     """Upload requests, wait for their answers and download them. Ctrl-C leaves the batch running."""
     target = output or source.with_suffix(".output.jsonl")
-    with explain_stop("Nothing was begun: the upload was not finished.") as stop, _client(url, key) as client:
+    with explain_stop("No batch was created: the upload was not finished.") as stop, _client(url, key) as client:
         with source.open("rb") as requests:
             file = client.files.create(file=(source.with_suffix(".jsonl").name, requests), purpose="batch")
         typer.echo(f"{file.bytes:,} bytes uploaded")
@@ -131,7 +131,7 @@ def cancel_batch(
 
 @contextmanager
 def _client(url: str, key: str | None) -> Iterator[Any]:
-    """Yield OpenAI's client; a refusal by the service ends the command with its message."""
+    """Yield OpenAI's client. If the service refuses a request, its message ends the command."""
     from openai import APIConnectionError, APIStatusError, OpenAI  # Half a second to import.
 
     if not key:
@@ -147,7 +147,7 @@ def _client(url: str, key: str | None) -> Iterator[Any]:
 
 
 def _create(client: Any, file_id: str, endpoint: str) -> Any:
-    """Create a batch; if it is refused, delete its input file."""
+    """Create a batch; if the service refuses it, delete its input file."""
     from openai import APIError, APIStatusError
 
     try:
@@ -163,7 +163,7 @@ def _finish(client: Any, batch: Any, target: Path, options: str, stop: StopMessa
     again = f"manta batch wait {batch.id} -o {shlex.quote(str(target))}{options}"
     stop.message = "\n".join(
         [
-            f"{batch.id} goes on without you.",
+            f"{batch.id} keeps running.",
             f"  see its progress:   manta batch show {batch.id}{options}",
             f"  wait for it again:  {again}",
             f"  cancel it:          manta batch cancel {batch.id}{options}",
@@ -186,7 +186,7 @@ def _finish(client: Any, batch: Any, target: Path, options: str, stop: StopMessa
 
 
 def _download(client: Any, file_id: str, target: Path) -> None:
-    """Write the content of a file to `target`, which appears only when it is complete."""
+    """Write the content of a file to `target`, which appears only when complete."""
     content = client.files.content(file_id)
     if target.exists() and not target.is_file():  # A pipe or a terminal.
         content.write_to_file(target)
@@ -206,7 +206,7 @@ def _repeated_options(context: typer.Context, url: str) -> str:
 
 
 def _follow(client: Any, batch: Any) -> Any:
-    """Return the batch when it has ended; show its progress until then."""
+    """Show the progress of a batch until it has ended; return it."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -221,7 +221,7 @@ def _follow(client: Any, batch: Any) -> Any:
             time.sleep(wait_s)
             wait_s = min(_MAX_POLL_S, wait_s * 1.5)
             if (polled := _poll(client, batch.id)) is None:
-                progress.update(task, description="the service is away, waiting for it")
+                progress.update(task, description="waiting for the service")
             else:
                 batch = polled
                 _show_progress(progress, task, batch)
@@ -229,7 +229,7 @@ def _follow(client: Any, batch: Any) -> Any:
 
 
 def _poll(client: Any, batch_id: str) -> Any:
-    """Return the batch; None while the service is away, which the batch outlives."""
+    """Return the batch, None while the service is away: the batch survives that."""
     from openai import APIConnectionError, InternalServerError, RateLimitError
 
     try:
@@ -251,7 +251,7 @@ def _show_progress(progress: Progress, task: TaskID, batch: Any) -> None:
 
 
 def _endpoint_of(source: Path) -> str:
-    """Return the endpoint of the first line, or that of chats if the line has none. The service checks it."""
+    """Return the endpoint of the first line, by default that of chats. The service checks it."""
     with source.open("rb") as lines:
         for line in lines:
             if line.strip():

@@ -26,11 +26,11 @@ from deployments.state.usage.store import UsageStore
 T = TypeVar("T")
 
 _SILENT_S = 3.0
-"""A command that waits longer says so: where a region is cut off, the search for the primary takes 20 seconds."""
-_OTHER_TIERS = "These are the default ones; name the service's configuration with --config to use its own."
+"""After this long a command prints that it waits: in a region that is cut off, finding the primary takes 20 s."""
+_OTHER_TIERS = "These are the defaults. Give the service's configuration with --config to use its tiers."
 
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", help="The Serve configuration file whose state is meant.", dir_okay=False)
+    Path | None, typer.Option("--config", help="Use the database of this Serve configuration file.", dir_okay=False)
 ]
 StateDirOption = Annotated[
     Path | None, typer.Option("--state-dir", help="The state directory; by default $MANTA_STATE_DIR or .manta.")
@@ -41,7 +41,7 @@ DatabaseUrlOption = Annotated[
         "--database-url",
         envvar="MANTA_DATABASE_URL",
         show_envvar=True,
-        help="sqlite:///FILE or postgresql://USER@HOST/NAME; better in the variable when it holds a password.",
+        help="sqlite:///FILE or postgresql://USER@HOST/NAME. If it contains a password, prefer the variable.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -49,7 +49,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for program
 
 @dataclass(frozen=True)
 class Place:
-    """Where a command finds keys and usage."""
+    """The options that say where the database is."""
 
     config: Path | None
     state_dir: Path | None
@@ -58,16 +58,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Stores:
-    """What a command works with while the database is open."""
+    """The stores that a command uses while the database is open."""
 
     keys: KeyStore
     usage: UsageStore
 
 
 def run(place: Place, work: Callable[[Stores], Awaitable[T]], *, may_create: bool = False) -> T:
-    """Return what `work` returns on the database at `place`; errors that the operator can mend end the command.
+    """Return what `work` returns on the database at `place`. Errors that the operator can fix end the command.
 
-    Where there is no SQLite file yet, only a command that `may_create` makes one.
+    A missing SQLite file is created only if `may_create`.
     """
     try:
         state = find_state(place, may_create=may_create)
@@ -83,7 +83,7 @@ def run(place: Place, work: Callable[[Stores], Awaitable[T]], *, may_create: boo
 
 
 def find_state(place: Place, *, may_create: bool, environ: Mapping[str, str] | None = None) -> ResolvedState:
-    """Return the state of the service, from the configuration file and the options that override it.
+    """Return the state of the service, from the configuration file and from options that override it.
 
     Raises:
         ConfigError: there is no such file, or its state cannot be used.
@@ -99,13 +99,13 @@ def find_state(place: Place, *, may_create: bool, environ: Mapping[str, str] | N
 
 
 def fail(message: str) -> NoReturn:
-    """End the command with a sentence on the error stream."""
+    """Print a message on standard error and exit with 1."""
     typer.echo(f"Error: {message}", err=True)
     raise typer.Exit(1)
 
 
 def _check_exists(config: StateConfig, url: str | None, environ: Mapping[str, str]) -> None:
-    """Refuse to make a state directory, a pepper and an empty database only to find nothing in them."""
+    """Refuse to create a state directory, a pepper and an empty database just to find nothing in them."""
     directory = config.state_dir
     if not isinstance(directory, Path):
         directory = Path(environ.get(directory.env) or directory.default or ".")
@@ -114,13 +114,12 @@ def _check_exists(config: StateConfig, url: str | None, environ: Mapping[str, st
     path = None if url is None or not url.startswith("sqlite") else Path(url.split(":///", 1)[1])
     if path is not None and not path.exists():
         raise ConfigError(
-            f"There is no database at {path}. Say where it is with --config, --state-dir or --database-url, "
-            "or make it with `manta keys create`."
+            f"There is no database at {path}. Give its place with --config, --state-dir or --database-url, "
+            "or create it with `manta keys create`."
         )
 
 
 def _read_config(path: Path) -> tuple[StateConfig, RegionConfig | None]:
-    """Return the sections `state` and `region` of a Serve configuration file."""
     try:
         document: Any = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -136,7 +135,7 @@ def _read_config(path: Path) -> tuple[StateConfig, RegionConfig | None]:
 
 
 async def work_on(state: ResolvedState, work: Callable[[Database], Awaitable[T]]) -> T:
-    """Return what `work` returns on the database; where that takes long, the error stream says so.
+    """Return what `work` returns on the database. If that takes long, print a notice on standard error.
 
     Raises:
         SQLAlchemyError: the database cannot be opened.
@@ -166,10 +165,10 @@ def adopt_object_store(
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """Mark the database and the object store of a configuration as a pair, where a start refuses them.
+    """Pair the database with the object store of a configuration, after a start refused them.
 
-    Files that the database knows and that are not in the object store stay lost. What is in the object store and not in
-    the database is deleted within hours of the next start. An object store belongs to one database only.
+    Files that are in the database but not in the object store stay lost. Objects that are not in the database are
+    deleted within hours of the next start. An object store belongs to one database only.
     """
     try:
         state = find_state(Place(config, state_dir, database_url), may_create=False)

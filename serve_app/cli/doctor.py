@@ -30,7 +30,7 @@ from serve_app.cli.supervise.process_tree import abandoned_processes
 from serve_app.config import ServiceConfig, check_file, read_file
 from serve_app.front.binary import HaproxyMissing, find_haproxy
 
-app = typer.Typer(help="Look at configuration files.", no_args_is_help=True)
+app = typer.Typer(help="Check configuration files, or show their schema.", no_args_is_help=True)
 
 _LOCKS = Path(__file__).parents[2] / "configs" / "locks"
 _SWAPS = Path("/proc/swaps")
@@ -44,7 +44,7 @@ _MIN_OPEN_FILES = 16_384
 
 @app.command()
 def check(files: Annotated[list[Path], typer.Argument(help="Serve configuration files.")]) -> None:
-    """Print what keeps files from being deployed, one line a fault; exits with 1 if there is one."""
+    """Check whether files can be deployed; print one line for each fault, and exit with 1 if there is one."""
     faults = [fault for path in files for fault in check_file(path)]
     typer.echo("\n".join(faults) or f"{len(files)} files can be deployed")
     raise typer.Exit(1 if faults else 0)
@@ -58,7 +58,7 @@ def schema() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: whether it is right, and if not, what to do."""
+    """The result of one check, with what to do if it failed."""
 
     state: Literal["ok", "warning", "fault"]
     text: str
@@ -67,7 +67,7 @@ class Finding:
 def doctor(
     config: Annotated[Path, typer.Argument(help="The Serve configuration file.")] = Path("configs/local.yaml"),
 ) -> None:
-    """Look for what would keep this machine from serving a configuration; exits with 1 if there is a fault."""
+    """Check whether this machine can serve a configuration; exit with 1 if there is a fault."""
     has_fault = False
     for finding in examine(config):
         typer.echo(f"{finding.state:8} {finding.text}")
@@ -76,7 +76,7 @@ def doctor(
 
 
 def examine(path: Path) -> Iterator[Finding]:
-    """Yield what was found, in the order in which things are needed."""
+    """Yield the results of all checks, in the order in which a start needs them."""
     yield _python()
     faults = check_file(path)
     if faults:
@@ -108,7 +108,7 @@ def _python() -> Finding:
 
 
 def _packages(profile: str) -> Iterator[Finding]:
-    """Compare what is installed with the profile's list, where the project's checkout is at hand."""
+    """Compare the installed packages with the profile's list, which only a checkout of the project has."""
     installed = {
         re.sub(r"[-_.]+", "-", distribution.name).lower(): distribution.version
         for distribution in importlib.metadata.distributions()
@@ -135,7 +135,7 @@ def _packages(profile: str) -> Iterator[Finding]:
 def _gpu() -> Finding:
     if Path("/dev/nvidiactl").exists() and shutil.which("nvidia-smi"):
         return Finding("ok", "An NVIDIA driver is there")
-    return Finding("fault", "The configuration has models for GPUs, and there is no NVIDIA driver on this machine")
+    return Finding("fault", "The configuration has models for GPUs, but there is no NVIDIA driver on this machine")
 
 
 def _resources() -> Iterator[Finding]:
@@ -169,8 +169,8 @@ def _ports(http_port: int) -> Iterator[Finding]:
 def _left_over() -> Finding:
     if processes := abandoned_processes():
         pids = ", ".join(str(process.pid) for process in processes)
-        return Finding("warning", f"Processes of an earlier start are left and will be ended by the next: {pids}")
-    return Finding("ok", "Nothing is left of an earlier start")
+        return Finding("warning", f"Processes of an earlier start are still running; the next start ends them: {pids}")
+    return Finding("ok", "No processes are left of an earlier start")
 
 
 def _state(config: ServiceConfig) -> Iterator[Finding]:
@@ -182,11 +182,6 @@ def _state(config: ServiceConfig) -> Iterator[Finding]:
 
 
 async def _look_at_state(state: ResolvedState) -> list[Finding]:
-    """Return what is found of the database and the object store.
-
-    Raises:
-        ConfigError: the database cannot be used.
-    """
     database = await connect(state.database_url)
     found = [Finding("ok", "The database answers, and its tables are up to date")]
     try:
@@ -226,7 +221,7 @@ def _sandboxes(config: CodeInterpreterConfig) -> Finding:
 
 
 def _swap() -> Iterator[Finding]:
-    """Yield a warning where memory may be written to a disk; what zram swaps to is memory too."""
+    """Yield a warning if memory may be written to a disk. zram swaps to memory."""
     try:
         places = [line.split()[0] for line in _SWAPS.read_text().splitlines()[1:]]
     except OSError:
@@ -234,6 +229,6 @@ def _swap() -> Iterator[Finding]:
     if any(not place.startswith("/dev/zram") for place in places):
         yield Finding(
             "warning",
-            "This machine has swap, so what is in containers of the code interpreter may be written to a disk: switch "
-            "it off (swapoff -a), unless it is encrypted",
+            "This machine has swap, so the content of code interpreter containers may be written to a disk: switch it "
+            "off (swapoff -a), unless it is encrypted",
         )

@@ -1,4 +1,4 @@
-"""`manta front`: the front of one node of a cluster, before the ingress replicas of all nodes."""
+"""`manta front`: the load balancer of one node, before the ingress replicas of all nodes."""
 
 import os
 import sys
@@ -24,54 +24,52 @@ from serve_app.front.settings import FrontSettings, IngressTls, RegionSettings, 
 def front(
     config: Annotated[
         Path | None,
-        typer.Argument(help="The Serve configuration file; without one MANTA_PEPPER and MANTA_STATE_DIR are read."),
+        typer.Argument(help="The Serve configuration file; by default MANTA_PEPPER and MANTA_STATE_DIR are used."),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "0.0.0.0",  # noqa: S104 - Clients come here.
     port: Annotated[int, typer.Option(help="The port for clients.")] = 8000,
     seed: Annotated[
         list[str] | None,
-        typer.Option(help="HOST:PORT or https://HOST:PORT of another front, to ask for replicas; repeatable."),
+        typer.Option(help="HOST:PORT or https://HOST:PORT of another front, to learn of replicas. Repeatable."),
     ] = None,
     dashboard: Annotated[
-        str | None, typer.Option(help="The URL of Ray's dashboard, to ask for ingress replicas too.")
+        str | None, typer.Option(help="The URL of Ray's dashboard, to learn of ingress replicas too.")
     ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="The certificate with its chain, in PEM; read again when the file changes.")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The key of the certificate, in PEM.")] = None,
     redirect_port: Annotated[
-        int | None, typer.Option(help="With TLS: a port where plain HTTP is sent on to TLS.")
+        int | None, typer.Option(help="With TLS: a port that redirects plain HTTP to HTTPS.")
     ] = None,
     plain_http: Annotated[
         bool, typer.Option("--plain-http", help="Listen without TLS on an address that others reach.")
     ] = False,
     region: Annotated[
-        str | None, typer.Option(help="The name of this front's region; by default as the configuration says.")
+        str | None, typer.Option(help="The name of this front's region; by default that of the configuration.")
     ] = None,
     other_region: Annotated[
-        list[str] | None, typer.Option(help="NAME=https://HOST:PORT, where another region's fronts are; repeatable.")
+        list[str] | None, typer.Option(help="NAME=https://HOST:PORT, the fronts of another region. Repeatable.")
     ] = None,
     region_authority: Annotated[
-        Path | None, typer.Option(help="Whom other regions' certificates are believed from; by default as the system.")
+        Path | None, typer.Option(help="CA file for verifying other regions; by default the system's authorities.")
     ] = None,
     ingress_authority: Annotated[
         Path | None,
-        typer.Option(help="Speak TLS to ingress replicas, and believe their certificates from this PEM file."),
+        typer.Option(help="Use TLS to ingress replicas, and verify them with this CA file (PEM)."),
     ] = None,
-    ingress_name: Annotated[
-        str, typer.Option(help="The DNS name that ingress replicas' certificates carry.")
-    ] = "manta",
+    ingress_name: Annotated[str, typer.Option(help="The DNS name in the certificates of ingress replicas.")] = "manta",
     max_connections: Annotated[
         int | None,
-        typer.Option(min=1, help="How many connections one address may have; by default as the configuration says."),
+        typer.Option(min=1, help="How many connections one address may have; by default that of the configuration."),
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
-        typer.Option(help="An address or network before this front whose connections are not counted; repeatable."),
+        typer.Option(help="An address or network before this front whose connections are not counted. Repeatable."),
     ] = None,
-    drain_s: Annotated[float, typer.Option(help="How long running requests may go on after SIGTERM.")] = 120.0,
+    drain_s: Annotated[float, typer.Option(help="How long running requests may continue after SIGTERM.")] = 120.0,
 ) -> None:
-    """Listen for clients on this node, and pass their requests to the ingress replicas of the cluster."""
+    """Run the load balancer of this node: it passes requests to the ingress replicas of the cluster."""
     try:
         find_haproxy()
         tls = choose_tls(tls_certificate, tls_key, redirect_port)
@@ -102,10 +100,10 @@ def front(
 
 
 def _choose_region(name: str | None, others: list[str] | None, authority: Path | None) -> RegionSettings | None:
-    """Return the region that the options name, None where they name none.
+    """Return the region in the options, None without --region.
 
     Raises:
-        ConfigError: they do not belong together, or an address is none.
+        ConfigError: options are missing, or an address is not valid.
     """
     if name is None:
         if others or authority:
@@ -128,7 +126,7 @@ def _choose_ingress_tls(authority: Path | None, name: str) -> IngressTls | None:
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """What a front has to know of its service."""
+    """What a front needs to know about its service."""
 
     pepper: bytes
     state_dir: Path
@@ -138,10 +136,10 @@ class _Service:
 
 
 def _read_service(path: Path | None, environ: Mapping[str, str]) -> _Service:
-    """Return what the configuration says of the service, or the environment where there is none.
+    """Return the service in the configuration file, or in the environment if there is no file.
 
     Raises:
-        ConfigError: the configuration is wrong, or a reference in it leads nowhere.
+        ConfigError: the configuration is wrong, or a reference in it cannot be read.
     """
     if path is None:
         if pepper := environ.get("MANTA_PEPPER"):

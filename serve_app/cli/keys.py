@@ -1,7 +1,6 @@
-"""`manta keys`: API keys issued, listed, limited, rotated and revoked.
+"""`manta keys`: issues, lists, limits, rotates and revokes API keys.
 
-Commands work on the database itself, so they need no running service; a service that runs hears of every change
-within a second.
+Commands work on the database directly, without the service. A running service hears of every change within a second.
 """
 
 import time
@@ -22,7 +21,7 @@ app = typer.Typer(help="Issue, list, limit, rotate and revoke API keys.", no_arg
 
 
 class RetentionName(StrEnum):
-    """The retention policies, as the command line spells them."""
+    """The retention policies."""
 
     strict = "strict"
     ephemeral = "ephemeral"
@@ -34,7 +33,7 @@ TierOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help=f"Which limits hold: {', '.join(Tiers().names)}, or a tier of --config. Where the tier has no limits "
+        help=f"The tier of limits: {', '.join(Tiers().names)}, or a tier of --config. If the tier has no limits "
         "(enterprise), the key needs its own.",
     ),
 ]
@@ -56,8 +55,10 @@ RetentionOption = Annotated[RetentionName | None, typer.Option(help="What may be
 @app.command("create")
 def create_key(
     name: Annotated[str, typer.Option(help="What the key is for.")] = "unnamed",
-    account: Annotated[str, typer.Option(help="Whose key it is; an account's keys share its files.")] = "default",
-    organization: Annotated[str, typer.Option(help="The account's public name; by default the account.")] = "",
+    account: Annotated[
+        str, typer.Option(help="The account of the key; an account's keys share its files.")
+    ] = "default",
+    organization: Annotated[str, typer.Option(help="The account's public name; by default the account itself.")] = "",
     tier: TierOption = None,
     requests_per_minute: RequestsOption = None,
     tokens_per_minute: TokensOption = None,
@@ -127,7 +128,7 @@ def show_key(
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """Show one key; its secret is not kept anywhere."""
+    """Show one key, without its secret, which is not stored."""
     _print_key(run(Place(config, state_dir, database_url), lambda stores: stores.keys.show(key_id)), as_json=as_json)
 
 
@@ -186,7 +187,7 @@ def rotate_key(
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """Give a key a new secret. It is shown now and never again; id, limits and usage stay."""
+    """Give a key a new secret, which is shown only now; id, limits and usage stay."""
     overlap_s = parse_duration(overlap)
     place = Place(config, state_dir, database_url)
     _print_issued(
@@ -219,7 +220,6 @@ def _changes(
     expires_in: str | None,
     retention: RetentionName | None,
 ) -> dict[str, Any]:
-    """Return the options that were given, by the names of `KeyChange`."""
     given: dict[str, Any] = {
         "tier": tier,
         "requests_per_minute": requests_per_minute,

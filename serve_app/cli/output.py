@@ -24,7 +24,7 @@ def parse_duration(text: str) -> float:
     """Return the seconds in a duration like 30d, 12h or 90s.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: it is not a duration.
     """
     match = _DURATION.match(text)
     if match is None:
@@ -38,7 +38,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[str] = ()) -> None:
-    """Print a table; where the output is no terminal, nothing is cut off."""
+    """Print a table; outside a terminal nothing is cut off."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=240)
@@ -52,7 +52,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeri
 
 
 def render(value: object) -> str:
-    """Return a cell: numbers with separators, nothing as a dash."""
+    """Return the text of a cell: numbers with separators, None as a dash."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -80,14 +80,14 @@ def _plain(value: Any) -> Any:
 
 
 class _Stopped(BaseException):
-    """The command was asked to stop, which is no failure."""
+    """The command received a signal to stop."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 class StopMessage:
-    """The message of a command that is stopped now; the command changes it as it goes."""
+    """The message for a command that is stopped; the command keeps it up to date."""
 
     def __init__(self, message: str) -> None:
         self.message = message
@@ -95,7 +95,7 @@ class StopMessage:
 
 @contextmanager
 def explain_stop(message: str) -> Iterator[StopMessage]:
-    """Let a signal end the command with the output so far, and with the status that shells expect: 130 or 143.
+    """Context manager that lets a signal end the command with a message, and with status 130 or 143.
 
     A second signal ends it at once.
     """

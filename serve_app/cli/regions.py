@@ -1,4 +1,4 @@
-"""`manta regions`: what each region does, and taking one out of traffic."""
+"""`manta regions`: shows the regions, and takes one out of traffic."""
 
 import asyncio
 import time
@@ -35,12 +35,12 @@ RegionArgument = Annotated[str, typer.Argument(help="The region's name.")]
 
 _NUMBERS = ("limit", "share", "used", "lent", "borrowed")
 
-app = typer.Typer(help="Look at regions, and take one out of traffic.", no_args_is_help=True)
+app = typer.Typer(help="Show regions, and take one out of traffic.", no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the shared database says of regions."""
+    """Everything about regions in the shared database."""
 
     regions: list[Region]
     leads: dict[str, list[str]]
@@ -55,7 +55,7 @@ def list_regions(
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """List the regions: their health, what they lead, and how far standbys and object stores are behind."""
+    """List the regions: their health, the work they lead, and how far standbys and object stores are behind."""
     seen = _run(Place(config, state_dir, database_url), _look)
     now = time.time()
     if as_json:
@@ -92,7 +92,7 @@ def drain(
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """Send a region's requests to the others, until it is undrained; those that run go on to their end."""
+    """Send a region's requests to the others until it is undrained; running requests are finished."""
     _run(
         Place(config, state_dir, database_url),
         lambda database: RegionRegister(database).drain(name, command_line_actor()),
@@ -107,7 +107,7 @@ def undrain(
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """Have a region take requests again."""
+    """Let a region take requests again."""
     _run(
         Place(config, state_dir, database_url),
         lambda database: RegionRegister(database).undrain(name, command_line_actor()),
@@ -122,16 +122,15 @@ def forget(
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """Take a region that is gone for good out of the list; one that still runs comes back."""
+    """Remove a region that is gone for good from the list; a running region comes back."""
     _run(
         Place(config, state_dir, database_url),
         lambda database: RegionRegister(database).forget(name, command_line_actor()),
     )
-    typer.echo(f"{name} is not listed any more.")
+    typer.echo(f"{name} is no longer listed.")
 
 
 def _run(place: Place, work: Callable[[Database], Awaitable[T]]) -> T:
-    """Return what `work` returns; errors that the operator can mend end the command."""
     try:
         return asyncio.run(work_on(find_state(place, may_create=False), work))
     except ValidationError as error:
@@ -161,7 +160,7 @@ def _state_of(region: Region, now: float) -> str:
 
 
 def _shares(region: Region) -> list[tuple[object, ...]]:
-    """Return a row for each dimension of the keys with most of their minute used."""
+    """Return a row for each limit of the region's busiest keys."""
     limits = region.facts.get("limits") or {"keys": []}
     return [
         (region.name, key["key_id"], dimension, *(key[dimension][name] for name in _NUMBERS))

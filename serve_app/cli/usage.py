@@ -1,4 +1,4 @@
-"""`manta usage` and `manta requests`: the usage of keys by day and model, and their latest requests."""
+"""`manta usage` and `manta requests`: usage by key, model and day, and the latest requests of a key."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -54,7 +54,7 @@ def show_requests(
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """Show a key's latest requests: when, what, how it ended, tokens and times."""
+    """Show the latest requests of a key: time, route, status, tokens and durations."""
     records = run(
         Place(config, state_dir, database_url), lambda stores: stores.usage.last_requests(key_id, limit=limit)
     )

@@ -1,5 +1,5 @@
 """The console: pages at /console for account holders and operators, rendered by the ingress.
 
-`routes` is its table. A page calls the same services and operations as the routes of the interface, under the principal
-of its session, and never over HTTP.
+`routes` lists its paths. A page calls the same services and operations as the API's routes, directly, with the
+principal of its session.
 """

@@ -1,7 +1,7 @@
 """Renders templates to HTML, and serves the console's own scripts and styles.
 
-Every value is escaped. Names and texts of clients are cut and isolated by the macros of `parts.html`, so that none can
-break a page or turn its direction.
+Every value is escaped. The macros in `parts.html` cut and isolate names and texts of clients, so that none of them can
+break a page or change its text direction.
 """
 
 import gzip
@@ -31,7 +31,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a template filled in."""
+    """Return the template as HTML."""
     return _environment().get_template(template).render(values)
 
 
@@ -60,7 +60,7 @@ def _environment() -> Environment:
 
 
 def show_number(value: float | None) -> str:
-    """Return a number with its thousands apart, a dash for None."""
+    """Return a number with thousands separators, a dash for None."""
     if value is None:
         return "–"  # noqa: RUF001 - a dash, as pages have it.
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
@@ -77,17 +77,17 @@ def show_size(num_bytes: float) -> str:
 
 
 def show_moment(at: float) -> str:
-    """Return a time of Unix seconds in UTC, to the second."""
+    """Return Unix seconds as UTC, to the second."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def show_machine_time(at: float) -> str:
-    """Return a time of Unix seconds as the attribute of a `time` element."""
+    """Return Unix seconds as the attribute of a `time` element."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def show_ago(at: float) -> str:
-    """Return how long ago a time is, or until it: "5 min ago", "in 3 h"."""
+    """Return the distance to a time: "5 min ago", "in 3 h"."""
     away = at - time.time()
     size = abs(away)
     for seconds, unit in _AGES:
@@ -109,13 +109,13 @@ def show_seconds(value: float | None) -> str:
 
 
 def show_printable(text: Any) -> str:
-    """Return a text in one line, what cannot be printed left out."""
+    """Return a text in one line, without unprintable characters."""
     return "".join(c for c in str(text) if c.isprintable())
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file, as it is and compressed."""
+    """A script or a style, plain and compressed."""
 
     digest: str
     media_type: str
@@ -135,16 +135,16 @@ def _assets() -> dict[str, Asset]:
 
 
 def address_of(name: str) -> str:
-    """Return the path of a file.
+    """Return the path of a script or a style.
 
     Raises:
-        KeyError: there is none.
+        KeyError: there is no such file.
     """
     return ASSETS_PATH.format(digest=_assets()[name].digest, name=name)
 
 
 async def show_asset(request: Request) -> Response:
-    """Return a file of the console."""
+    """Return a script or a style."""
     asset = _assets().get(request.path_params["name"])
     if asset is None or asset.digest != request.path_params["digest"]:
         raise UnknownUrl(request.method, request.url.path)

@@ -1,4 +1,4 @@
-"""The table of the console's paths. `asgi` adds it to that of the interface where the service has a console."""
+"""The paths of the console. `asgi` adds them to those of the API if the service has a console."""
 
 from starlette.routing import Route
 
@@ -15,14 +15,14 @@ _CONVERSATION = "/console/conversations/{conversation_id}"
 _OPERATOR = "/console/operator"
 
 UPLOADS = "/console/upload/"
-"""Below it are the forms that hold files."""
+"""The prefix of forms with files."""
 PLAYGROUND = "/console/playground/"
-"""Below it are requests to models."""
+"""The prefix of requests to models."""
 
 _POST = ["POST"]
 
 ASSETS = [Route(ASSETS_PATH, show_asset)]
-"""What /docs needs too."""
+"""Needed by /docs, too."""
 
 ROUTES = [
     Route("/console/sign-in", sign_in.show_sign_in),
@@ -89,4 +89,4 @@ COUNTED_AS = {
     PLAYGROUND + "responses": "/v1/responses",
     _STORE + "/search": "/v1/vector_stores/{vector_store_id}/search",
 }
-"""The paths whose requests are counted, each with the path of the interface that it is counted as."""
+"""The paths whose requests count in usage, each with the path of the API under which it counts."""

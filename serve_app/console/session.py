@@ -1,7 +1,7 @@
-"""Who looks at a page: the session's cookie, its tokens against forged forms, and the limits of signing in.
+"""Sessions: the cookie, the tokens against forged forms, and the limits on signing in.
 
-A session holds no rights of its own. Every request asks the gatekeeper for the key's principal again, so that a key
-that was revoked, rotated or has expired ends its sessions, and changed scopes hold at once.
+A session has no rights of its own. Every request asks the gatekeeper for the key's principal again. So a revoked,
+rotated or expired key ends its sessions, and changed scopes apply at once.
 """
 
 import hmac
@@ -33,19 +33,19 @@ _MAX_TOKEN_CHARS = 64
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session as one request finds it."""
+    """The session of a request."""
 
     stored: StoredSession
     principal: Principal
 
     @property
     def csrf(self) -> str:
-        """The token that every form of this session carries."""
+        """The token in every form of this session."""
         return hmac.new(self.stored.token.encode(), b"console form", "sha256").hexdigest()
 
 
 def sessions_of(services: Services) -> ConsoleSessions:
-    """Return where sessions are stored.
+    """Return the store of sessions.
 
     Raises:
         NotFound: the service has no console.
@@ -56,7 +56,7 @@ def sessions_of(services: Services) -> ConsoleSessions:
 
 
 async def find_session(request: Request) -> Session | None:
-    """Return the session of a request; None where there is none, or its key is no longer accepted.
+    """Return the session of a request, None if there is none or its key is no longer accepted.
 
     Raises:
         Unavailable: keys cannot be checked right now.
@@ -77,7 +77,7 @@ async def find_session(request: Request) -> Session | None:
 
 
 async def identify(services: Services, key_digest: bytes) -> Principal | None:
-    """Return the holder of the key with a digest, None where it is not accepted.
+    """Return the holder of the key with this digest, None if the key is not accepted.
 
     Raises:
         Unavailable: keys cannot be checked right now.
@@ -93,10 +93,10 @@ async def identify(services: Services, key_digest: bytes) -> Principal | None:
 
 
 async def sign_in(request: Request, secret: str) -> StoredSession | None:
-    """Return a new session under an API key, None where the key is not accepted.
+    """Return a new session for an API key, None if the key is not accepted.
 
     Raises:
-        SignInLimited: too many have failed, from this address or altogether.
+        SignInLimited: too many sign-ins have failed, from this address or in total.
         Unavailable: keys cannot be checked right now.
         WrongRegion: the key is bound to other regions.
     """
@@ -118,20 +118,20 @@ async def sign_in(request: Request, secret: str) -> StoredSession | None:
 
 
 def visitor_of(request: Request, principal: Principal) -> Visitor:
-    """Return the holder of a key as the one who signs in or out."""
+    """Return the holder of a key as the person who signs in or out."""
     return Visitor(principal.key_id, principal.account, client_address(request))
 
 
 async def note_refused_link(request: Request) -> None:
-    """Note that a one-time link was refused; in the audit log, only as many as sign-ins may fail."""
+    """Record that a one-time link was refused; the audit log takes no more of them than failed sign-ins."""
     sessions, address = sessions_of(services_of(request)), client_address(request)
     if await _may_fail(sessions, address):
         await sessions.note_refusal(address, "invalid_link")
 
 
 async def _may_fail(sessions: ConsoleSessions, address: str) -> bool:
-    """Count a failed sign-in before it is tried, so that of many at once none passes the limit; return whether it may
-    be tried. One that may not is not counted: else one try a minute would keep everybody out for good.
+    """Count a sign-in as failed before it is tried, so that many at once cannot pass the limit; return whether it may
+    be tried. A sign-in that may not is not counted: otherwise one try per minute would lock everybody out for good.
     """
     from_here, altogether = await sessions.note_failure(address)
     may_fail = from_here <= MAX_FAILURES and altogether <= MAX_ALL_FAILURES
@@ -141,30 +141,30 @@ async def _may_fail(sessions: ConsoleSessions, address: str) -> bool:
 
 
 def set_cookie(request: Request, response: Response, session: StoredSession) -> None:
-    """Give the client the cookie of a session; it ends with the browser, or when the service forgets the session."""
+    """Set the cookie of a session. It ends with the browser, or when the service deletes the session."""
     response.set_cookie(
         COOKIE, session.token, path=_PATH, httponly=True, samesite="strict", secure=is_over_tls(request)
     )
 
 
 def drop_cookie(request: Request, response: Response) -> None:
-    """Have the client forget the cookie."""
+    """Delete the cookie."""
     response.delete_cookie(COOKIE, path=_PATH, httponly=True, samesite="strict", secure=is_over_tls(request))
 
 
 def is_over_tls(request: Request) -> bool:
-    """Return whether the client's own connection is encrypted, as far as the front or a proxy before it says."""
+    """Return whether the client's connection is encrypted, according to the front or a proxy before it."""
     return request.url.scheme == "https" or request.headers.get("x-forwarded-proto", "").lower() == "https"
 
 
 def client_address(request: Request) -> str:
-    """Return the client's address: the one that a front of this service gives, else the connection's."""
+    """Return the client's address, from a front of this service or else from the connection."""
     given = request.headers.get("x-forwarded-for", "") if REQUEST_ID in request.scope else ""
     return given.rpartition(",")[2].strip() or (request.client.host if request.client else "")
 
 
 def is_on_loopback(request: Request) -> bool:
-    """Return whether the client is on this machine, and asks for it by a name of this machine."""
+    """Return whether the client is on this machine, and uses a local name in the Host header."""
     try:
         if not ip_address(client_address(request)).is_loopback:
             return False
@@ -175,10 +175,10 @@ def is_on_loopback(request: Request) -> bool:
 
 
 def check_origin(request: Request) -> None:
-    """Check that a form was sent by a page of this service.
+    """Check that a page of this service sent a form.
 
     Raises:
-        PermissionDenied: the browser names another origin, or none.
+        PermissionDenied: the browser sent another origin, or none.
     """
     site = request.headers.get("sec-fetch-site")
     if site is None:
@@ -197,7 +197,7 @@ def check_token(session: Session, given: str | None) -> None:
     """Check the token of a form.
 
     Raises:
-        PermissionDenied: it is not that of the session.
+        PermissionDenied: it is not the session's token.
     """
     if not hmac.compare_digest((given or "").encode("utf-8", "surrogatepass"), session.csrf.encode()):
         raise PermissionDenied("This form belongs to a session that has ended. Open the page again and repeat it.")

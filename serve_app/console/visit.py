@@ -1,4 +1,4 @@
-"""One request to a page: its session and services, and what every page answers with and fails with."""
+"""One request to a page: its session and services, and the rendering of pages and errors."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ POLICY = (
 HEADERS = {
     "content-security-policy": POLICY,
     "cache-control": "no-store",
-    "referrer-policy": "same-origin",  # Without a referrer browsers name no origin either.
+    "referrer-policy": "same-origin",  # Without a referrer, browsers send no origin either.
     "cross-origin-opener-policy": "same-origin",
     "x-frame-options": "DENY",
 }
@@ -43,7 +43,7 @@ _USAGE = "usage"
 
 @dataclass(frozen=True)
 class Visit:
-    """A request of a session that may see the page."""
+    """A request to a page, with its session and the fields of its form."""
 
     request: Request
     session: Session
@@ -56,30 +56,30 @@ class Visit:
 
     @property
     def account(self) -> str:
-        """The account whose things the page shows."""
+        """The account that the page shows."""
         return self.session.principal.account
 
     @property
     def actor(self) -> Actor:
-        """Who makes a change, as the audit log has it."""
+        """The author of a change, for the audit log."""
         return Actor("session", self.session.principal.key_id)
 
     @cached_property
     def services(self) -> Services:
-        """What the routes of the interface use too."""
+        """The same services that the API's routes use."""
         return services_of(self.request)
 
     @property
     def is_fragment(self) -> bool:
-        """Whether a part of a page is asked for, by a page that is open."""
+        """Whether an open page asks for a part of itself."""
         return self.request.headers.get("hx-request") == "true"
 
     def query(self, name: str) -> str:
-        """Return a parameter of the query, "" where it is not given."""
+        """Return a parameter of the query, "" if it is missing."""
         return self.request.query_params.get(name, "")
 
     async def call(self, endpoint: Callable[[Request], Awaitable[Answer]]) -> Answer:
-        """Return the answer of a route of the interface, asked under the session's principal; it is not counted.
+        """Return the answer of an API route to the session's principal, without counting it as a request.
 
         Raises:
             ApiError: as the route does.
@@ -90,12 +90,12 @@ class Visit:
             trace_of(self.request).principal = None
 
     async def call_counted(self, endpoint: Callable[[Request], Awaitable[Answer]]) -> Answer:
-        """Return the answer of a route, as `call` does; it counts as a request of the key, in the log and in usage."""
+        """Return the answer of an API route like `call`, and count it as a request of the key in log and usage."""
         self.request.scope[PRINCIPAL] = self.principal
         return await endpoint(self.request)
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Return a page of this session."""
+        """Return a template as a page of this session."""
         return render_page(self.request, template, status, session=self.session, visit=self, **values)
 
     def may(self, operation: str) -> bool:
@@ -112,10 +112,10 @@ def page(
     is_for_operators: bool = False,
     is_for_scripts: bool = False,
 ) -> Callable[[Request], Awaitable[ASGIApp]]:
-    """Return the endpoint of a page: its session is checked, also its form, and errors become pages.
+    """Return the endpoint of a page, which checks the session and the form, and shows errors as pages.
 
-    `operation` is a scope that the page needs; one that `reads_usage` needs that for usage. A page `is_for_scripts`
-    answers errors as the interface does.
+    `operation` is a scope that the page needs. `reads_usage` pages need the scope for usage. `is_for_scripts` pages
+    answer errors like the API.
     """
 
     @wraps(show)
@@ -145,14 +145,14 @@ def page(
 
 
 def may_read_usage(principal: Principal) -> bool:
-    """Return whether a key's scopes allow to read the usage and the request log of its account."""
+    """Return whether a key's scopes allow reading the usage and the request log of its account."""
     return principal.operations is None or _USAGE in principal.operations
 
 
 async def _checked_form(request: Request, session: Session) -> dict[str, str]:
-    """Return the fields of a form that a page of this session sent; none of one that holds a file, or of JSON."""
+    """Check that a page of this session sent the form; return its fields, empty for a form with a file or for JSON."""
     check_origin(request)
-    # A form with a file is read piece by piece, by the page: its token is in the query.
+    # The page reads a form with a file piece by piece, so its token is in the query.
     given = request.headers.get(CSRF_HEADER) or request.query_params.get("csrf")
     fields: dict[str, str] = {}
     if request.headers.get("content-type", "").partition(";")[0] == _FORM_TYPE:
@@ -167,7 +167,7 @@ async def _checked_form(request: Request, session: Session) -> dict[str, str]:
 
 
 def _joined(pairs: list[tuple[str, str]]) -> dict[str, str]:
-    """Return the fields of a form; one that is there several times has its values in lines."""
+    """Return the fields of a form; the values of a repeated field are joined by line ends."""
     fields: dict[str, str] = {}
     for name, value in pairs:
         fields[name] = f"{fields[name]}\n{value}" if name in fields else value
@@ -183,12 +183,12 @@ def _to_sign_in(request: Request, *, is_for_scripts: bool) -> Response:
 
 
 def redirect(place: str) -> Response:
-    """Return an answer that leads a browser to a page after a form."""
+    """Return a redirect to a page after a form."""
     return RedirectResponse(place, 303, headers=HEADERS)
 
 
 def error_page(request: Request, error: Exception, session: Session | None = None) -> Response:
-    """Return the page about an error."""
+    """Return the page for an error."""
     trace = trace_of(request)
     refusal: ApiError = api_error_for(error, trace.request_id)
     trace.code = refusal.code
@@ -208,7 +208,7 @@ def error_page(request: Request, error: Exception, session: Session | None = Non
 def render_page(
     request: Request, template: str, status_code: int = 200, *, session: Session | None = None, **values: Any
 ) -> Response:
-    """Return a page, with or without a session."""
+    """Return a template as a page, with or without a session."""
     theme = request.cookies.get(THEME_COOKIE, "")
     html = render(
         template,

@@ -1,7 +1,4 @@
-"""What operators see of the cluster: the deployments that Serve runs, and the engines' own measurements.
-
-Serve says the first. The second are read from Ray's metrics agent on each node, which gets them from the replicas.
-"""
+"""The cluster for operators: the deployments from Serve, and the engines' metrics from Ray's agent on each node."""
 
 import asyncio
 import time
@@ -27,7 +24,7 @@ _READINGS = {
 
 
 class ServeView:
-    """The cluster as Serve and Ray's metrics show it; one look serves everyone for two seconds."""
+    """The state of the cluster, cached for two seconds."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Any] = {}
@@ -39,8 +36,8 @@ class ServeView:
         """Return `deployments`, `nodes` and `engines`, each a list of dicts.
 
         A deployment has name, status, trigger, message and replicas by state. A node has address, is_alive and its
-        resources. An engine has model, running and waiting requests, kv_cache in 0 to 1, and tokens_per_s since the
-        last look, None where it is not known.
+        resources. An engine has model, running and waiting requests, kv_cache from 0 to 1, and tokens_per_s since the
+        last look, None if it is unknown.
         """
         async with self._looking:
             if time.monotonic() - self._at > _FRESH_S:
@@ -102,7 +99,7 @@ def _node(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _readings(address: str, port: int) -> list[tuple[str, str, float]]:
-    """Return model, name and value of each measurement of engines on a node; none while its agent is away."""
+    """Return model, name and value of each engine metric of a node; empty while its agent is away."""
     host = f"[{address}]" if ":" in address else address
     try:
         with urlopen(f"http://{host}:{port}/metrics", timeout=_TIMEOUT_S) as answer:

@@ -1,6 +1,6 @@
-"""The service's logs, one JSON object a line.
+"""The service's logs, one JSON object per line.
 
-Messages of unexpected exceptions are left out, as they may quote a request.
+The messages of unexpected exceptions are left out: they may quote a request.
 """
 
 import logging
@@ -19,7 +19,7 @@ error_logger = logging.getLogger("manta.errors")
 
 
 def log_to(stream: TextIO) -> logging.Handler:
-    """Write both logs to a stream from now on, one JSON object a line; return the handler that does."""
+    """Write both logs to a stream from now on; return their handler."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(message)s"))
     for logger in (request_logger, error_logger):
@@ -29,7 +29,7 @@ def log_to(stream: TextIO) -> logging.Handler:
 
 
 def api_error_for(error: Exception, request_id: str) -> ApiError:
-    """Return the client's error for any exception; an unexpected one is logged and becomes a plain 500."""
+    """Return the client's error for an exception. An unexpected exception is logged and becomes a plain 500."""
     translated = translate_error(error)
     if translated is None:
         log_bug(request_id, error)
@@ -38,7 +38,7 @@ def api_error_for(error: Exception, request_id: str) -> ApiError:
 
 
 def log_bug(request_id: str, error: BaseException) -> None:
-    """Write where an unexpected exception came from, without its message, which may quote a request's content."""
+    """Log where an unexpected exception came from, without its message, which may quote a request's content."""
     chain: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(chain) < 5:

@@ -20,15 +20,15 @@ from serve_app.telemetry.trace import RequestTrace, record_of
 from serve_app.telemetry.tracing import Tracer, context_of
 
 MAX_UNAUTHENTICATED = 60
-"""How many requests without a valid key are logged in a minute. The database keeps none of them; metrics count all."""
+"""How many requests without a valid key are logged per minute. Metrics count all of them, the database has none."""
 _MINUTE_S = 60.0
 
 
 class Metrics(Protocol):
-    """Where measurements go. Neither method waits or raises."""
+    """Counts requests. Its methods neither wait nor raise."""
 
     def begin(self) -> None:
-        """Count a request that has come in."""
+        """Count a request that has arrived."""
         ...
 
     def end(self, record: RequestRecord) -> None:
@@ -54,17 +54,17 @@ class Observer:
         self._num_unauthenticated = 0
 
     def begin(self) -> None:
-        """Record that a request has come in."""
+        """Record that a request has arrived."""
         self._metrics.begin()
 
     def follow(self, trace: RequestTrace, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        """Note the steps of this task as those of a request, with what its client traces, where traces are on."""
+        """If traces are on, note the steps of this task for a request, with the trace context of its client."""
         if self._tracer is not None:
             trace.steps, trace.context = open_steps(), context_of(headers)
             trace.span_ids = self._tracer.begin(trace.context)
 
     def write_ahead(self, trace: RequestTrace, *, route: str, ended: float) -> None:
-        """Take down that a request ends, before its client can know: it counts even if this process dies now."""
+        """Record a request that is about to end, before its client learns of it: so it counts even if we die now."""
         if trace.principal is None:
             return
         record = record_of(trace, route=route, ended=ended, prices=self._prices)
@@ -84,7 +84,6 @@ class Observer:
             request_logger.info(orjson.dumps(record).decode())
 
     def _may_log_unauthenticated(self, now: float) -> bool:
-        """Return whether to log a request without a valid key: at most MAX_UNAUTHENTICATED of them in a minute."""
         if now - self._counted_since >= _MINUTE_S:
             self._counted_since, self._num_unauthenticated = now, 0
         self._num_unauthenticated += 1

@@ -45,7 +45,7 @@ _TIMEOUT_S = 5.0
 
 
 class Sink(Protocol):
-    """Where measurements go."""
+    """Takes measurements."""
 
     def add(self, series: Series, values: tuple[str, ...], amount: float) -> None:
         """Add to a counter, or set a gauge."""
@@ -53,10 +53,10 @@ class Sink(Protocol):
 
 
 class PartsWatcher(Watch):
-    """Asks each of `parts` every ten seconds; whatever its question raises, or five seconds, means that it is away.
+    """Calls each of `parts` every ten seconds: a part is away if its call raises, or takes longer than five seconds.
 
-    `num_moved` returns, by model, how many requests have lost their replica since the start of this process. `pair` are
-    the two object stores, where there are two; `webhooks` are the events on their way to endpoints.
+    `num_moved` returns, by model, how many requests have lost their replica since this process started. `pair` are the
+    object stores, if there are two. `webhooks` is the queue of events for endpoints.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class PartsWatcher(Watch):
         self._reported: dict[str, int] = {}
 
     async def look(self) -> None:
-        """Ask each part once, all at the same time, and export what was found."""
+        """Ask all parts at once, and export the results."""
         answers = await asyncio.gather(*map(self._answers, self._parts.values()))
         for part, is_up in zip(self._parts, answers, strict=True):
             self._sink.add(PART_UP, (part,), float(is_up))
@@ -158,7 +158,7 @@ class RegionWatcher(Watch):
         self._standbys: set[str] = set()
 
     async def look(self) -> None:
-        """Export what the database says of regions and standbys, and sign in if no replica has lately.
+        """Export the state of regions and standbys, and sign in if no replica of this region has lately.
 
         Raises:
             DBAPIError, TimeoutError: the database does not answer.
@@ -175,7 +175,7 @@ class RegionWatcher(Watch):
                     found = await self._register.all_regions()
                 following = await standbys(self._database)
         finally:
-            for name, seen_at in self._seen.items():  # Also while the database is away: they grow older.
+            for name, seen_at in self._seen.items():  # The ages grow while the database is away, too.
                 self._sink.add(REGION_SEEN, (name,), max(0.0, self._clock() - seen_at))
         self._seen = {region.name: region.seen_at for region in found}
         for region in found:
@@ -191,7 +191,7 @@ class RegionWatcher(Watch):
         self._sink.add(STANDBYS, ("asynchronous",), float(len(following) - num_synchronous))
 
     async def _look_at_limits(self) -> Mapping[str, Any] | None:
-        """Export what is lent and borrowed, and return it; None where there is nothing, or no gatekeeper to say."""
+        """Export and return the loans between regions; None without any, or while the gatekeeper is away."""
         try:
             shares = None if self._shares is None else await self._shares()
         except TransportDown:

@@ -1,7 +1,7 @@
-"""Measurements of every ingress replica and batch worker, exported by Ray's own metrics agent on each node.
+"""The metrics of every ingress replica and batch worker, exported by Ray's metrics agent on each node.
 
-`/metrics` shows only the process that answers it; these carry the replica as a label, and dashboards read them. Works
-only in a process of Ray's.
+`/metrics` shows only the process that answers it. These metrics have the replica as a label, and dashboards read them.
+They work only in a Ray process.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from serve_app.telemetry.series import PART_SERIES, SERIES, PrometheusMetrics, S
 
 
 class ClusterCounts:
-    """Counts in Ray's metrics: of answers, and of other series where those are given."""
+    """Ray's metrics of answered requests, and of other series if they are given."""
 
     def __init__(self, others: tuple[Series, ...] = ()) -> None:
         self._adders = {one: _create(one) for one in (*SERIES, *others)}
 
     def add_record(self, record: RequestRecord) -> None:
-        """Count a request or a line of a batch that has been answered."""
+        """Count an answered request or batch line."""
         for series, values, amount in samples_of(record):
             self.add(series, values, amount)
 
@@ -30,19 +30,18 @@ class ClusterCounts:
 
 
 class ClusterMetrics:
-    """Measurements of this process, and the same in Ray's metrics; keeps `observer.Metrics`."""
+    """Counts in this process and in Ray's metrics; implements `observer.Metrics`."""
 
     def __init__(self, local: PrometheusMetrics) -> None:
-        """Count in `local` too."""
         self._local = local
         self._counts = ClusterCounts(PART_SERIES)
 
     def begin(self) -> None:
-        """Count a request that has come in."""
+        """Count a request that has arrived."""
         self._local.begin()
 
     def end(self, record: RequestRecord) -> None:
-        """Count a request that has been answered."""
+        """Count an answered request."""
         self._local.end(record)
         self._counts.add_record(record)
 
@@ -53,7 +52,7 @@ class ClusterMetrics:
 
 
 def _create(series: Series) -> Callable[..., None]:
-    """Return what adds to a new metric of Ray's."""
+    """Create a metric in Ray; return the function that adds to it."""
     about: dict[str, Any] = {"name": series.name, "description": series.description, "tag_keys": series.labels}
     if series.buckets:
         adder: Callable[..., None] = metrics.Histogram(boundaries=list(series.buckets), **about).observe

@@ -17,7 +17,7 @@ _TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """A histogram with these upper bounds; without any a counter, or a gauge."""
+    """A metric: a histogram if it has buckets (upper bounds), else a gauge or a counter."""
 
     name: str
     description: str
@@ -76,7 +76,7 @@ WEBHOOKS_OLDEST = Series(
     "manta_webhooks_oldest_seconds", "For how long the oldest of them has waited", (), is_gauge=True
 )
 SERIES = (REQUESTS, TOKENS, DURATION, TTFT, INTER_TOKEN)
-"""Those of answered requests."""
+"""The series of answered requests."""
 PART_SERIES = (
     PART_UP,
     MOVED,
@@ -91,12 +91,12 @@ PART_SERIES = (
     WEBHOOKS_WAITING,
     WEBHOOKS_OLDEST,
 )
-"""Those that the watchers of `serve_app.telemetry.parts` set."""
+"""The series that the watchers in `serve_app.telemetry.parts` set."""
 
 
 def samples_of(record: RequestRecord) -> Iterator[tuple[Series, tuple[str, ...], float]]:
-    """Yield what an answered request adds: a series, the values of its labels, and how much or how long."""
-    # Lines of batches wait for free places, so their times are counted apart.
+    """Yield the samples of an answered request: a series, the values of its labels, and the amount to add."""
+    # Batch lines wait for free places, so their times are counted separately.
     route = record.route if record.batch_id is None else f"batch:{record.route}"
     model, tier = record.model or "", record.tier or ""
     yield REQUESTS, (route, model, tier, str(record.status), record.code or ""), 1
@@ -116,14 +116,14 @@ def samples_of(record: RequestRecord) -> Iterator[tuple[Series, tuple[str, ...],
 
 
 def mean_inter_token_s(record: RequestRecord) -> float | None:
-    """Return the mean time between a stream's tokens in seconds, None where fewer than two were streamed."""
+    """Return the mean time between a stream's tokens in seconds, None for fewer than two tokens."""
     if not record.stream or record.ttft_s is None or record.completion_tokens < 2:
         return None
     return (record.total_s - record.ttft_s) / (record.completion_tokens - 1)
 
 
 class PrometheusMetrics:
-    """Measurements of this process as Prometheus reads them."""
+    """The metrics of this process, in Prometheus's format."""
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -134,11 +134,11 @@ class PrometheusMetrics:
         self._adders: dict[tuple[Series, tuple[str, ...]], Callable[[float], None]] = {}
 
     def begin(self) -> None:
-        """Count a request that has come in."""
+        """Count a request that has arrived."""
         self._in_flight.inc()
 
     def end(self, record: RequestRecord) -> None:
-        """Count a request that has been answered."""
+        """Count an answered request."""
         self._in_flight.dec()
         for series, values, amount in samples_of(record):
             self.add(series, values, amount)
@@ -148,15 +148,15 @@ class PrometheusMetrics:
         (self._adders.get((series, values)) or self._adder_of(series, values))(amount)
 
     def _adder_of(self, series: Series, values: tuple[str, ...]) -> Callable[[float], None]:
-        """Return what counts under these labels, and keep it: looking it up costs more than counting."""
+        """Return the function that adds under these labels. It is cached: looking it up costs more than counting."""
         metric = self._metrics[series]
-        child = metric.labels(*values) if values else metric  # One without labels has no children.
+        child = metric.labels(*values) if values else metric  # A metric without labels has no children.
         add = child.observe if isinstance(child, Histogram) else child.set if isinstance(child, Gauge) else child.inc
         self._adders[series, values] = add
         return add
 
     def render(self) -> bytes:
-        """Return every measurement as Prometheus reads it."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a request while it is answered, and its record in the request log. Never content."""
+"""What is known about a request while it is answered, and its record in the request log. Never content."""
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -14,15 +14,17 @@ from deployments.steps import Step
 
 @dataclass(slots=True)
 class RequestTrace:
-    """One request and its answer, as far as they got: one over HTTP, or the line of a batch that `batch_id` names.
+    """A request over HTTP, or the line of the batch `batch_id`, and its answer so far.
 
-    `at` is in Unix seconds, `started` and `first_piece_at` on the monotonic clock. `model` is set only to the id of a
-    model that exists, never to the text that a client sent. `server_send` is the server's own send: once the head of an
-    answer has passed the middleware, the rest may go there directly. `write_ahead` takes the request down as it is, to
-    be called before the last byte of its answer is sent. A request that `goes_on` after its answer is recorded where it
-    ends. One that `is_repeated` was taken by another replica before, which records it. Each of its tokens counts
-    `token_weight` times against limits. `key_digest` names the secret that it came with. `steps`, the client's trace
-    `context` and the ids of its span are kept where traces are on.
+    - `at` is in Unix seconds, `started` and `first_piece_at` on the monotonic clock.
+    - `model` is only ever the id of an existing model, never the text that a client sent.
+    - `server_send` is the server's own send: once the headers have passed the middleware, the body may go there.
+    - `write_ahead` records the request as it is. Call it before the last byte of the answer is sent.
+    - `goes_on`: the request continues after its answer, and is recorded when it ends.
+    - `is_repeated`: a retry; the first replica records it.
+    - Each token counts `token_weight` times against limits.
+    - `key_digest` identifies the secret that the client sent.
+    - `steps`, the client's trace `context` and `span_ids` are set if traces are on.
     """
 
     request_id: str
@@ -52,7 +54,7 @@ class RequestTrace:
 
 
 def record_of(trace: RequestTrace, *, route: str, ended: float, prices: Prices = NO_PRICES) -> RequestRecord:
-    """Return the request as one line of the request log; `ended` is on the monotonic clock."""
+    """Return the request's record in the request log; `ended` is on the monotonic clock."""
     principal = trace.principal
     usage = trace.usage or Usage()
     first = trace.first_piece_at

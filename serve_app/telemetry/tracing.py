@@ -1,7 +1,7 @@
 """Traces of requests, sent to an OpenTelemetry collector. Off unless a collector is configured.
 
-The spans of a request are made after its answer, from the steps that were noted meanwhile: a request waits for none of
-it. They have names, times and counts, never content.
+The spans of a request are created after its answer, from the steps noted meanwhile, so no request waits for them. They
+have names, times and counts, never content.
 """
 
 import logging
@@ -28,8 +28,8 @@ class TracesConfig(Section):
     """Traces.
 
     Args:
-        endpoint: where an OpenTelemetry collector takes OTLP over HTTP, such as http://collector:4318/v1/traces.
-        sample: the share of requests that are traced; one whose client traces it is traced as the client says.
+        endpoint: the OTLP/HTTP address of an OpenTelemetry collector, such as http://collector:4318/v1/traces.
+        sample: the share of requests that are traced. If the client sends a trace context, its decision counts.
     """
 
     endpoint: HttpUrl
@@ -37,23 +37,23 @@ class TracesConfig(Section):
 
 
 class TelemetryConfig(Section):
-    """Reports of the service's work beside its metrics."""
+    """Telemetry in addition to metrics."""
 
     traces: TracesConfig | None = None
 
 
 class SpanIds(NamedTuple):
-    """The ids of a span, known before it is made."""
+    """The ids of a span, known before it is created."""
 
     trace_id: int
     span_id: int
 
 
 class Tracer:
-    """Makes the spans of requests and hands them to an exporter, in a thread of its own."""
+    """Creates the spans of requests, and exports them in a thread of its own."""
 
     def __init__(self, config: TracesConfig, exporter: "SpanExporter | None" = None) -> None:
-        # These take a tenth of a second to load, which only those pay who trace.
+        # Imported here: these take a tenth of a second to load, and traces are off by default.
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource
         from opentelemetry.sdk.trace import TracerProvider
@@ -65,7 +65,7 @@ class Tracer:
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)
 
         class GivenIds(RandomIdGenerator):
-            """Random ids, but for the span that is made next those that are given."""
+            """Random ids, except for the next span if `given` is set."""
 
             given: SpanIds | None = None
 
@@ -93,7 +93,7 @@ class Tracer:
         self._propagator = TraceContextTextMapPropagator()
 
     def begin(self, context: Mapping[str, str]) -> SpanIds:
-        """Return the ids of the span of a request whose client has this `context`; note its `traceparent`."""
+        """Return the ids of the span of a request with this client `context`, and set the task's `traceparent`."""
         from opentelemetry.sdk.trace.sampling import Decision
         from opentelemetry.trace import get_current_span
 
@@ -113,9 +113,9 @@ class Tracer:
         context: Mapping[str, str],
         ids: SpanIds | None = None,
     ) -> None:
-        """Make the spans of a request that ended at `ended` on the monotonic clock; `context` is the client's.
+        """Create the spans of a request that ended at `ended` on the monotonic clock; `context` is the client's.
 
-        The span of a line is linked to that of its batch, which `end_batch` makes.
+        The span of a batch line is linked to the span of its batch, which `end_batch` creates.
         """
         from opentelemetry.trace import Link, SpanKind, set_span_in_context
 
@@ -151,7 +151,7 @@ class Tracer:
         span.end(_nanoseconds(record.at + record.total_s))
 
     def end_batch(self, batch_id: str, endpoint: str, began: float, ended: float, counts: tuple[int, int]) -> None:
-        """Make the span of a batch, from `began` to `ended` in Unix seconds; `counts`: completed and failed lines."""
+        """Create the span of a batch, `began` to `ended` in Unix seconds; `counts`: completed and failed lines."""
         self._ids.given = _ids_of_batch(batch_id)
         attributes: dict[str, Any] = {
             names.BATCH_ID: batch_id,
@@ -163,22 +163,22 @@ class Tracer:
         span.end(_nanoseconds(ended))
 
     def flush(self) -> None:
-        """Send what has gathered, and wait for it."""
+        """Export all spans, and wait for that."""
         self._provider.force_flush()
 
     def close(self) -> None:
-        """Send what has gathered, and stop."""
+        """Export all spans, and stop."""
         self._provider.shutdown()
 
 
 def context_of(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return the W3C trace context in a request's headers (w3.org/TR/trace-context), empty where there is none."""
+    """Return the W3C trace context in a request's headers (w3.org/TR/trace-context), empty if there is none."""
     wanted = {_TRACE_PARENT, _TRACE_STATE}
     return {name: value.decode("latin-1") for raw, value in headers if (name := raw.decode("latin-1")) in wanted}
 
 
 def _ids_of_batch(batch_id: str) -> SpanIds:
-    """Return the ids of a batch's span, which are in the batch's own: its lines are traced before it ends."""
+    """Return the ids of a batch's span, derived from the batch id: its lines are traced before the batch ends."""
     digits = batch_id.rpartition("_")[2]
     return SpanIds(int(digits, 16), int(digits[-16:], 16))
 

@@ -20,7 +20,7 @@ async def test_a_model_answers_in_the_playground_and_a_batch_ends(service: Servi
         await sign_in(browsing, secret)
         await browsing.open("/console/playground")
         model = await page.get_by_label("Model").input_value()
-        await page.get_by_label("Most tokens").fill("16")
+        await page.get_by_label("Max tokens").fill("16")
         for kind in ("chat", "responses"):
             await page.get_by_label("Interface").select_option(kind)
             await page.get_by_role("button", name="Clear").click()

@@ -1,1 +1,1 @@
-"""`manta serve`: starts the service's processes, waits until they are ready, and stops them."""
+"""`manta serve`: starts the processes of the service, waits until they are ready, and stops them."""

@@ -19,16 +19,16 @@ from serve_app.front.settings import (
 )
 
 _NOT_PLAIN = (
-    "{host} is an address that others reach, and without TLS they read keys and answers on the way. Give "
-    "--tls-certificate and --tls-key, or say --plain-http where something before this front speaks TLS."
+    "Others can reach {host}, and without TLS they can read keys and answers on the way. Give --tls-certificate and "
+    "--tls-key, or --plain-http if something before this front speaks TLS."
 )
 
 
 def choose_tls(certificate: Path | None, key: Path | None, redirect_port: int | None = None) -> TlsFiles | None:
-    """Return the files of the certificate, None where there is none.
+    """Return the files of the front's certificate, None without one.
 
     Raises:
-        ConfigError: only a part of what TLS needs is given.
+        ConfigError: an option is missing.
     """
     if certificate is None and key is None:
         if redirect_port is not None:
@@ -40,24 +40,24 @@ def choose_tls(certificate: Path | None, key: Path | None, redirect_port: int | 
 
 
 def check_encrypted(host: str, tls: TlsFiles | None, *, plain_http: bool) -> None:
-    """Check that clients elsewhere reach a front over TLS only, unless it was said that they may do without.
+    """Check that other machines reach the front over TLS only, unless --plain-http allows otherwise.
 
     Raises:
-        ConfigError: they would not.
+        ConfigError: they would reach it over plain HTTP.
     """
     if tls is None and not plain_http and not _is_loopback(host):
         raise ConfigError(_NOT_PLAIN.format(host=host))
 
 
 def region_settings(state: ResolvedState) -> RegionSettings | None:
-    """Return what a front has to know of its region, None where there is only one."""
+    """Return what a front needs to know about its region, None if there is only one."""
     if state.region is None:
         return None
     return RegionSettings.of_region(state.region.name, state.region.others, state.region.certificate_authority)
 
 
 def ingress_tls(config: ServiceConfig) -> IngressTls | None:
-    """Return how ingress replicas speak TLS, None where they do not."""
+    """Return the TLS settings of ingress replicas, None if they use plain HTTP."""
     return None if config.tls is None else IngressTls(str(config.tls.authority.absolute()), config.tls.name)
 
 
@@ -68,13 +68,13 @@ def choose_bound(
     max_connections: int | None = None,
     trusted_proxies: Iterable[str] = (),
 ) -> AddressBound:
-    """Return the bound of a front; the options, where they are given, have the last word.
+    """Return how many connections an address may have at a front. Options override the configuration.
 
-    There is none where a front has others before it that it does not know: without TLS it is reached only through what
-    speaks TLS, and another region's fronts bring that region's clients when it is left.
+    There is no bound if unknown proxies stand before the front. Without TLS, clients come only through a proxy that
+    speaks TLS. With several regions, the fronts of a drained region bring its clients.
 
     Raises:
-        ConfigError: an option names no network.
+        ConfigError: an option is not a network.
     """
     try:
         named = [str(ipaddress.ip_network(network, strict=False)) for network in trusted_proxies]
@@ -88,10 +88,10 @@ def choose_bound(
 
 
 class Front:
-    """The front's supervisor as a child process, started anew when it ends."""
+    """The front's supervisor as a child process of `manta serve`."""
 
     def __init__(self, settings: FrontSettings, environment: Mapping[str, str], log_path: Path) -> None:
-        """Start it.
+        """Start the supervisor.
 
         Raises:
             OSError: its files cannot be written.
@@ -102,12 +102,12 @@ class Front:
         self._tree = self._start()
 
     def keep(self) -> None:
-        """Start the supervisor anew where it has ended; what it supervised goes on meanwhile."""
+        """Restart the supervisor if it has ended; HAProxy and the agent keep running meanwhile."""
         if self._tree.exit_status is not None:
             self._tree = self._start()
 
     def close(self) -> None:
-        """Take no more requests; those that run may end."""
+        """Take no more requests, and finish the running ones."""
         self._tree.send(signal.SIGTERM)
 
     def _start(self) -> ProcessTree:

@@ -1,4 +1,4 @@
-"""The ports that the service listens on, and who has them if it is somebody else."""
+"""The ports that the service listens on, and the processes that already use them."""
 
 import errno
 import os
@@ -16,26 +16,26 @@ _PROXY_PORTS = range(8500, 8600)
 
 
 def front_stats_host(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the address on which the front's HAProxy processes show metrics and statistics."""
+    """Return the address where the front's HAProxy processes show metrics and statistics."""
     return environ.get(STATS_HOST_VARIABLE, "127.0.0.1")
 
 
 def front_stats_port(environ: Mapping[str, str] = os.environ) -> int:
-    """Return the first of the ports where they do."""
+    """Return the first of the ports for metrics and statistics."""
     return int(environ.get(STATS_PORT_VARIABLE, _STATS_PORT))
 
 
 def front_stats_ports(environ: Mapping[str, str] = os.environ) -> range:
-    """Return all of them."""
+    """Return all ports for metrics and statistics."""
     first = front_stats_port(environ)
     return range(first, first + NUM_PROXIES)
 
 
 def choose_proxy_port(taken: int) -> int:
-    """Return a port for Serve's own proxy, which has no clients: they come to the front.
+    """Return a port for Serve's own proxy, which is not used: clients come to the front.
 
     Raises:
-        OSError: none is free.
+        OSError: no port is free.
     """
     for port in _PROXY_PORTS:
         if port != taken and is_free(port):
@@ -44,7 +44,7 @@ def choose_proxy_port(taken: int) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Return whether this process could listen on a port, on every interface."""
+    """Return whether this process could listen on a port of all interfaces."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -57,7 +57,7 @@ def is_free(port: int) -> bool:
 
 
 def describe_holder(port: int) -> str:
-    """Return who listens on a port, as " by NAME (process ID)"; empty where this user may not know."""
+    """Return the process that listens on a port, as " by NAME (process ID)"; empty if this user may not see it."""
     try:
         for connection in psutil.net_connections("tcp"):
             address = connection.laddr

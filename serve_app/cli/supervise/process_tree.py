@@ -1,8 +1,8 @@
-"""A child process together with everything it starts: found again however it detached itself, and stopped whole.
+"""A child process with all its descendants: found even if they detached themselves, and stopped together.
 
-Ray's processes leave their parent's group, and some of them outlive their parent. So this process becomes the
-parent of its orphaned descendants, and each of them carries a mark in its environment, by which a later run
-finds what an earlier one that was killed has left behind.
+Ray's processes leave their parent's group, and some outlive their parent. So this process becomes the parent of its
+orphaned descendants, and each of them carries a mark in its environment. With it a later run finds the processes that a
+killed run has left behind.
 """
 
 import ctypes
@@ -26,12 +26,12 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class ProcessTree:
-    """One command that runs in a session of its own, its output in a file. `log_path` is that file."""
+    """A command that runs in a session of its own and writes its output to `log_path`."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], log_path: Path, *, is_log_kept: bool = False
     ) -> None:
-        """Start the command; it writes to an empty file, unless what is in it is kept.
+        """Start the command; the file is emptied first, unless `is_log_kept`.
 
         Raises:
             OSError: the command or the file cannot be opened.
@@ -41,11 +41,11 @@ class ProcessTree:
 
     @property
     def exit_status(self) -> int | None:
-        """What the command ended with; None while it runs."""
+        """The exit status of the command, None while it runs."""
         return self._process.poll()
 
     def output(self) -> bytes:
-        """Return what is in the file."""
+        """Return the output so far."""
         return self.log_path.read_bytes()
 
     def interrupt(self) -> None:
@@ -53,12 +53,12 @@ class ProcessTree:
         self.send(signal.SIGINT)
 
     def send(self, number: signal.Signals) -> None:
-        """Send the command a signal, if it runs."""
+        """Send the command a signal if it is running."""
         if self.exit_status is None:
             self._process.send_signal(number)
 
     def end(self, patience_s: float = 5.0) -> int:
-        """End every process that is left, politely for `patience_s` seconds; return how many there were."""
+        """Terminate all remaining processes, and kill them after `patience_s` seconds; return how many there were."""
         ended = 0
         deadline = time.monotonic() + patience_s
         while processes := self._living():
@@ -83,7 +83,7 @@ class ProcessTree:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=end_with_parent,  # It only makes two system calls, whatever threads there are.
+                preexec_fn=end_with_parent,  # Safe with threads: it makes only two system calls.
             )
 
     def _living(self) -> list[psutil.Process]:
@@ -94,22 +94,22 @@ class ProcessTree:
 
 
 def mark_of_this_process() -> str:
-    """Return what this process's descendants carry in their environment: its id and when it started."""
+    """Return the mark of this process's descendants: its id and start time."""
     return f"{os.getpid()}:{_started(os.getpid())}"
 
 
 def marked_processes(mark: str) -> list[psutil.Process]:
-    """Return the processes, other than this one, that carry the mark."""
+    """Return the other processes that carry a mark."""
     return [process for process, found in _all_marks() if found == mark]
 
 
 def abandoned_processes() -> list[psutil.Process]:
-    """Return the processes that carry the mark of a process which is no longer there."""
+    """Return the processes that carry the mark of a process that has ended."""
     return [process for process, mark in _all_marks() if not _mark_is_held(mark)]
 
 
 def end_processes(processes: Iterable[psutil.Process], patience_s: float) -> None:
-    """Ask processes to end, and kill those that are still there after `patience_s` seconds."""
+    """Terminate processes, and kill those that are still running after `patience_s` seconds."""
     processes = list(processes)
     for process in processes:
         with suppress(psutil.NoSuchProcess):
@@ -123,27 +123,27 @@ def end_processes(processes: Iterable[psutil.Process], patience_s: float) -> Non
 
 
 def serve_command(config: Path, ray_folder: Path) -> list[str]:
-    """Return the command that serves a configuration on a Ray cluster of its own, whose files are in a folder."""
+    """Return the command that serves a configuration on its own Ray cluster, with Ray's files in `ray_folder`."""
     return [sys.executable, "-m", "deployments.local_ray", str(config), str(ray_folder)]
 
 
 def serving_environment(environ: Mapping[str, str], state_dir: Path, models: Sequence[ModelConfig]) -> dict[str, str]:
     """Return `environ` with defaults added, for every process that serves these models."""
     defaults = {
-        # Each ingress replica listens itself, and the front stands before them. Serve's own proxies, HAProxy or not,
-        # hang on its controller.
+        # Each ingress replica listens itself, behind the front. Serve's own proxies, HAProxy or not, depend on its
+        # controller.
         "RAY_SERVE_ENABLE_DIRECT_INGRESS": "1",
         "RAY_SERVE_ENABLE_HA_PROXY": "0",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
-        # Throughput's 1,000 hold back the last lines of each replica's log, and lose them when the replica ends. A line
-        # costs as much one way as the other (17 µs); 1,000 at once stop a replica for 15 ms.
+        # With 1,000, the default for throughput, a replica's last log lines are delayed, and lost when it ends. A line
+        # costs the same either way (17 µs); 1,000 at once stop a replica for 15 ms.
         "RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE": "1",
-        # How long an ingress replica goes on when it is to end. Serve's 30 s are for load balancers outside of the
-        # cluster; the front, which alone stands before them here, knows within one.
+        # How long a stopping ingress replica keeps running. Serve's 30 s are for load balancers outside the cluster;
+        # here only the front stands before the replicas, and it knows within a second.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "3",
-        # Ray's head keeps the last 100,000 calls between actors to show them, in 300 MB that fill within hours.
+        # Ray's head keeps the last 100,000 calls between actors for its dashboard: 300 MB within hours.
         "RAY_task_events_max_num_task_in_gcs": "5000",
-        # A busy machine needs longer than Ray's minute, and Ray would go on without.
+        # A busy machine needs more than Ray's minute, and Ray would continue without the dashboard.
         "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "300",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
@@ -157,7 +157,7 @@ def serving_environment(environ: Mapping[str, str], state_dir: Path, models: Seq
         defaults["HF_HUB_OFFLINE"] = "1"
     if all(model.device == "cpu" for model in models):
         defaults |= {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    # Where other programs said which cluster to join, this one still starts its own.
+    # RAY_ADDRESS is ignored: this command always starts its own cluster.
     return {**defaults, **{name: value for name, value in environ.items() if name != "RAY_ADDRESS"}}
 
 
@@ -178,7 +178,7 @@ def _mark_is_held(mark: str) -> bool:
 
 
 def _started(pid: int) -> str:
-    """Return when a process started, in the kernel's ticks since boot: unlike a date, never adjusted.
+    """Return when a process started, in the kernel's ticks since boot, which are never adjusted.
 
     Raises:
         OSError: there is no such process.
@@ -194,7 +194,7 @@ def _is_living(process: psutil.Process) -> bool:
 
 
 def _reap_orphans(pids: set[int]) -> None:
-    """Take the exit status of processes that became children of this one; otherwise they stay as zombies."""
+    """Collect the exit status of processes that became children of this one, so that no zombies remain."""
     for pid in pids:
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""How far a starting service is, read from its HTTP door and Ray's dashboard."""
+"""The progress of a starting service, read from Ray's dashboard and its own /readyz."""
 
 import json
 import re
@@ -18,7 +18,7 @@ Phase = Literal["starting", "ready", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the service is. `waiting_for` names what has not started, `problem` is Serve's message of a failure."""
+    """How far the service is. `waiting_for` names the parts that have not started; `problem` is Serve's message."""
 
     phase: Phase
     waiting_for: tuple[str, ...] = ()
@@ -27,8 +27,9 @@ class Progress:
 
 @dataclass(slots=True)
 class ReadinessProbe:
-    """Asks one service how far it is. `read_output` returns what its start has written, where the dashboard's address
-    is; Ray's dashboard is asked with its token.
+    """Asks one service how far it is.
+
+    `read_output` returns the output of its start, which contains the dashboard's address.
     """
 
     url: str
@@ -36,7 +37,7 @@ class ReadinessProbe:
     _dashboard: str | None = field(default=None, init=False)
 
     def look(self) -> Progress:
-        """Return how far the service is; what cannot be asked yet counts as starting."""
+        """Return how far the service is; it is starting while it cannot be asked."""
         application = self._application()
         if application is None:
             return Progress("starting", ("Ray",))
@@ -69,7 +70,7 @@ class ReadinessProbe:
 
 
 def _get(url: str, headers: dict[str, str] | None = None) -> tuple[int, bytes] | None:
-    """Return the status and body of an answer; None when there is none."""
+    """Return the status and body of an answer, None without one."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     connection = (

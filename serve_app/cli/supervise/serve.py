@@ -1,8 +1,7 @@
-"""`manta serve`: one command from a configuration to a running service, and back to a machine as it was before.
+"""`manta serve`: starts a service from a configuration, and leaves the machine as it was before.
 
-It starts the front, and `serve run` on a Ray cluster of its own, waits until every model answers, and says how to
-call it.
-On a cluster that others run, deploy with `serve deploy` instead.
+It starts the front, and `serve run` on its own Ray cluster, waits until every model answers, and prints how to call it.
+On an existing cluster, use `serve deploy` instead.
 """
 
 import asyncio
@@ -62,9 +61,9 @@ _LOG_LINES = 40
 
 @dataclass(frozen=True)
 class ServePlan:
-    """What one start needs to know of its configuration file.
+    """What a start needs from its configuration file.
 
-    Clients come to the front, at `host` and `port`; Serve's own proxy gets `proxy_port`, which nobody uses.
+    Clients come to the front, at `host` and `port`. Serve's own proxy gets `proxy_port`, which is not used.
     """
 
     path: Path
@@ -77,22 +76,22 @@ class ServePlan:
 
     @property
     def log_path(self) -> Path:
-        """Where the output of `serve run` goes."""
+        """The log file of `serve run`."""
         return self.state.state_dir / "logs" / "serve.log"
 
     @property
     def serve_path(self) -> Path:
-        """Where the configuration is that Serve gets: the same, with the proxy's port."""
+        """The configuration for Serve: a copy with the proxy's port."""
         return self.state.state_dir / "serve.yaml"
 
     @property
     def drain_s(self) -> float:
-        """How long running requests may take to end."""
+        """How long running requests may take to finish."""
         return max([self.config.ingress.drain_s, *(model.drain_s for model in self.config.models)])
 
     @property
     def url(self) -> str:
-        """The address of the service, as a caller on this machine would write it."""
+        """The address of the service for a client on this machine."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else self.host  # noqa: S104 - Compared, not bound.
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
@@ -110,7 +109,7 @@ def serve(
 ) -> None:
     """Serve the models of a configuration on this machine until Ctrl-C."""
     console = Console(stderr=True, highlight=False)
-    os.umask(0o077)  # What this command writes, and all that it starts, nobody else reads.
+    os.umask(0o077)  # Only this user may read what this command and its processes write.
     try:
         tls = choose_tls(tls_certificate, tls_key)
         plan = replace(load_plan(config, console), tls=tls)
@@ -160,13 +159,13 @@ def load_plan(path: Path, console: Console) -> ServePlan:
 
 
 def write_serve_config(plan: ServePlan) -> None:
-    """Write down the configuration for `serve run`.
+    """Write the configuration for `serve run`.
 
     Raises:
         OSError: it cannot be written.
     """
     document = yaml.safe_load(plan.path.read_text(encoding="utf-8"))
-    # Clients come to the front, which is on this machine as all else.
+    # Clients come to the front, which is on this machine.
     http = {**(document.get("http_options") or {}), "host": "127.0.0.1", "port": plan.proxy_port}
     if plan.config.tls is not None:
         http |= {"ssl_certfile": str(plan.config.tls.certificate), "ssl_keyfile": str(plan.config.tls.key)}
@@ -175,7 +174,7 @@ def write_serve_config(plan: ServePlan) -> None:
 
 
 def front_settings(plan: ServePlan) -> FrontSettings:
-    """Return the settings of the front that stands before this service."""
+    """Return the settings of the front before this service."""
     region = region_settings(plan.state)
     return FrontSettings.of_service(
         plan.state.state_dir,
@@ -195,12 +194,12 @@ def front_settings(plan: ServePlan) -> FrontSettings:
 
 def _clear_the_way(plan: ServePlan, console: Console) -> None:
     if processes := abandoned_processes():
-        console.print(f"Ending {len(processes)} processes that an earlier start has left behind.")
+        console.print(f"Ending {len(processes)} processes left over from an earlier start.")
         end_processes(processes, patience_s=5.0)
     if not is_free(plan.port):
         _fail(
             console,
-            f"Port {plan.port} is taken{describe_holder(plan.port)}. Stop what listens there, or set another "
+            f"Port {plan.port} is taken{describe_holder(plan.port)}. Stop that process, or set another "
             f"http_options.port in {plan.path}.",
         )
     for port in front_stats_ports():
@@ -215,7 +214,7 @@ def _clear_the_way(plan: ServePlan, console: Console) -> None:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Collect the signals that ask this process to stop, in place of their effect."""
+    """Collect the signals that ask this process to stop, instead of letting them end it."""
     received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -238,7 +237,7 @@ def _run(
     console: Console,
     timeout_s: float,
 ) -> int:
-    """Follow the service from its start to its end; return the exit status."""
+    """Watch the service from its start to its end; return the exit status."""
     progress = _wait_until_ready(tree, front, plan, received, console, timeout_s)
     if progress.phase == "ready":
         link = asyncio.run(create_link(plan.state))
@@ -283,7 +282,7 @@ def _wait_until_ready(
 
 
 def _stop(tree: ProcessTree, plan: ServePlan, received: list[int], console: Console) -> None:
-    """Let running requests finish, up to the longest time that the configuration gives them."""
+    """Let running requests finish, within the longest time in the configuration."""
     deadline = time.monotonic() + plan.drain_s + 30.0
     asked = len(received)
     tree.interrupt()

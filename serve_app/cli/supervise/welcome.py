@@ -61,9 +61,9 @@ async def create_link(state: ResolvedState) -> str | None:
 def render_welcome(
     url: str, models: Sequence[ModelConfig], secret: str | None, log_path: Path, link: str | None = None
 ) -> str:
-    """Return the text; `secret` is None where a key was issued before and cannot be shown again.
+    """Return the text to print. `secret` is None if a key was issued before: its secret cannot be shown again.
 
-    `link` is the token of a one-time link into the console, None where there is no key to sign in with.
+    `link` is the token of a one-time link into the console, None if there is no key to sign in with.
     """
     names = ", ".join(model.id for model in models)
     if secret is None:

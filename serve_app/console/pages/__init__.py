@@ -1,1 +1,1 @@
-"""The pages, a module for each noun."""
+"""The pages, a module for each topic."""

@@ -1,4 +1,4 @@
-"""The account's batches: followed, cancelled, and uploaded with every bad line shown before anything starts."""
+"""The account's batches: shown, cancelled, and uploaded. Every bad line is shown before anything starts."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -30,25 +30,25 @@ async def list_batches(visit: Visit) -> Response:
 
 
 async def show_batch(visit: Visit) -> Response:
-    """Show a batch, its progress live."""
+    """Show a batch and its live progress."""
     batch = await _find(visit)
     errors = [] if batch.error_file_id is None else await _failed_lines(visit, batch.error_file_id)
     return visit.page("batch_state.html" if visit.is_fragment else "batch.html", batch=batch, failed=errors)
 
 
 async def cancel_batch(visit: Visit) -> Response:
-    """Stop a batch; what is done is kept."""
+    """Cancel a batch; finished lines are kept."""
     await visit.call(batches.cancel_batch)
     return redirect(f"/console/batches/{visit.request.path_params['batch_id']}")
 
 
 async def show_upload(visit: Visit) -> Response:
-    """Show the form that uploads an input."""
+    """Show the form for an input file."""
     return visit.page("batch_new.html", file=None, found=None, endpoint="")
 
 
 async def upload_input(visit: Visit) -> Response:
-    """Store an input and check it; one with bad lines is destroyed again, and its bad lines are shown."""
+    """Store an input file and check it. If it has bad lines, delete it and show them."""
     answer = await visit.call(files.create_file)
     file = await visit.services.files.find(visit.account, orjson.loads(answer.body)["id"])
     endpoint = await _endpoint_of(visit, file)
@@ -59,7 +59,7 @@ async def upload_input(visit: Visit) -> Response:
 
 
 async def start_batch(visit: Visit) -> Response:
-    """Start a batch over an input that was checked."""
+    """Create a batch from an input file that was checked."""
     asked = {"input_file_id": visit.fields.get("file", ""), "endpoint": visit.fields.get("endpoint", "")}
     body = validate_body({**asked, "completion_window": "24h"}, BatchCreateRequest)
     try:
@@ -81,12 +81,12 @@ async def pause_batch(visit: Visit) -> Response:
 
 
 async def resume_batch(visit: Visit) -> Response:
-    """Let a paused batch go on."""
+    """Resume a paused batch."""
     return await _change(visit, visit.services.batches.resume)
 
 
 async def cancel_any_batch(visit: Visit) -> Response:
-    """Stop a batch of any account."""
+    """Cancel a batch of any account."""
     return await _change(visit, visit.services.batches.cancel_any)
 
 
@@ -114,7 +114,7 @@ async def _find(visit: Visit) -> Batch:
 
 
 async def _endpoint_of(visit: Visit, file: StoredFile) -> str:
-    """Return the endpoint that the first line of an input names, "" where it names none."""
+    """Return the endpoint in the first line of an input file, "" if there is none."""
     head = b"".join([piece async for piece in visit.services.files.read(file, 0, min(file.num_bytes, _HEAD_BYTES))])
     try:
         first = orjson.loads(head.partition(b"\n")[0])
@@ -132,7 +132,7 @@ async def _check(visit: Visit, file: StoredFile, endpoint: str) -> Validation:
 
 
 async def _failed_lines(visit: Visit, file_id: str) -> list[dict[str, Any]]:
-    """Return what the first lines of a batch's error file say; none where the file is gone."""
+    """Return the errors in the first lines of a batch's error file, empty if the file was deleted."""
     splitter = LineSplitter(_HEAD_BYTES)
     lines = []
     try:

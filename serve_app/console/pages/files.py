@@ -37,12 +37,12 @@ async def upload_file(visit: Visit) -> Response:
 
 
 async def download_file(visit: Visit) -> Response:
-    """Send a file's content, which browsers store and never show."""
+    """Send a file's content, for browsers to save and never to show."""
     return await visit.call(files.download_file)
 
 
 async def delete_file(visit: Visit) -> Response:
-    """Destroy a file."""
+    """Delete a file."""
     await visit.call(files.delete_file)
     return redirect("/console/files?done=deleted")
 
@@ -77,7 +77,7 @@ async def search_store(visit: Visit) -> Response:
 
 
 async def delete_store(visit: Visit) -> Response:
-    """Destroy a vector store; the files that were in it stay."""
+    """Delete a vector store; its files stay."""
     await visit.call(vector_stores.delete_store)
     return redirect("/console/vector-stores?done=deleted")
 
@@ -93,5 +93,5 @@ async def _show(visit: Visit, **found: Any) -> Response:
 def _search(visit: Visit) -> FileSearch:
     search = visit.services.file_search
     if search is None:
-        raise NotFound("File search is not switched on in this service. Ask the operator.")
+        raise NotFound("File search is off in this service. Ask the operator.")
     return search

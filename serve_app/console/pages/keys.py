@@ -1,4 +1,4 @@
-"""The account's keys, and the rotation of the key that has signed in."""
+"""The account's keys, and the rotation of the session's own key."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ async def show_keys(visit: Visit) -> Response:
 
 
 async def rotate_key(visit: Visit) -> Response:
-    """Give the session's own key a new secret, shown once; the session goes on under it."""
+    """Give the session's own key a new secret, shown once; the session continues with it."""
     overlap = visit.fields.get("overlap", "0")
     if overlap not in OVERLAPS:
         raise BadRequest("Choose when the old secret ends.")
@@ -59,7 +59,7 @@ async def _page(visit: Visit, secret: str = "", old_ends: str = "") -> Response:
 
 
 async def _last_used(visit: Visit, keys: list[ApiKey]) -> dict[str, float]:
-    """Return when each key was last used, in Unix seconds; those that the request log does not know are left out."""
+    """Return when each key was last used, in Unix seconds; keys without a request in the log are left out."""
     log = visit.services.request_log
     found = [(key.key_id, await log.page(RequestFilter(key_id=key.key_id), 1)) for key in keys]
     return {key_id: page.records[0].at for key_id, page in found if page.records}

@@ -25,7 +25,7 @@ async def show_models(visit: Visit) -> Response:
 
 
 def visible_cards(visit: Visit) -> list[ModelCard]:
-    """Return the models that exist for the key."""
+    """Return the models that the key may see."""
     return [card for card in visit.services.directory.cards() if may_see(visit.principal, card)]
 
 
@@ -35,7 +35,7 @@ def _abilities(card: ModelCard) -> list[str]:
 
 
 async def show_playground(visit: Visit) -> Response:
-    """Show the form; the answers come from the two pages below."""
+    """Show the form; the two endpoints below answer it."""
     models = [card for card in visible_cards(visit) if Operation.CHAT in card.operations]
     allowed = [operation for operation in _WRITES if visit.may(operation)]
     base = str(visit.request.base_url).rstrip("/") + "/v1"

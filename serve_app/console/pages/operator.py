@@ -66,16 +66,16 @@ async def list_entries(visit: Visit) -> Response:
     try:
         page = await visit.services.audit.page(where, _PAGE_SIZE, after=after)
     except UnknownEntry:
-        raise BadRequest("This page of the log is not there.") from None
+        raise BadRequest("This page of the log does not exist.") from None
     more = page.entries[-1].entry_id if page.has_more else ""
     return visit.page("audit.html", entries=page.entries, more=more, after=after, account=account)
 
 
 async def show_cluster(visit: Visit) -> Response:
-    """Show what runs, where, and how busy it is."""
+    """Show deployments, nodes, and how busy the engines are."""
     cluster = visit.services.cluster
     if cluster is None:
-        raise NotFound("This service does not look at its cluster.")
+        raise NotFound("This service does not show its cluster.")
     seen = await cluster.look()
     return visit.page("cluster_state.html" if visit.is_fragment else "cluster.html", seen=seen)
 
@@ -97,10 +97,10 @@ async def _page(visit: Visit, status: int = 200, **values: Any) -> Response:
 
 
 def _wanted(fields: dict[str, str]) -> dict[str, Any]:
-    """Return a form's fields as those of a new key; those that were left empty are left out.
+    """Return the fields of the form as those of a new key, without empty ones.
 
     Raises:
-        BadRequest: a number or the date cannot be read.
+        BadRequest: a number or the date is not valid.
     """
     wanted: dict[str, Any] = {}
     try:
@@ -117,7 +117,7 @@ def _wanted(fields: dict[str, str]) -> dict[str, Any]:
             else:
                 wanted[name] = text == "on" if name == "is_admin" else text
     except ValueError:
-        raise BadRequest("A number or the date of the form cannot be read.") from None
+        raise BadRequest("A number or the date in the form is not valid.") from None
     return wanted
 
 

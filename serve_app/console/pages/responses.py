@@ -1,4 +1,4 @@
-"""The responses and conversations that the account's retention stores: listed, read, deleted."""
+"""The account's stored responses and conversations: listed, shown, deleted."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _NO_CONVERSATION = "This account has no such conversation."
 
 
 async def list_responses(visit: Visit) -> Response:
-    """Show the responses, newest first, each below the one that it continues."""
+    """Show the responses, newest first, each below its predecessor."""
     after = visit.query("after") or None
     try:
         turns, has_more = await _storage(visit).responses.list_turns(visit.account, _PAGE_SIZE, after)
@@ -28,7 +28,7 @@ async def list_responses(visit: Visit) -> Response:
 
 
 async def show_response(visit: Visit) -> Response:
-    """Show a response with the items of its request and its answer."""
+    """Show a response with its input and output items."""
     turn = await _storage(visit).responses.load(visit.account, visit.request.path_params["response_id"])
     if turn is None:
         raise NotFound(_NO_RESPONSE)
@@ -37,7 +37,7 @@ async def show_response(visit: Visit) -> Response:
 
 
 async def delete_response(visit: Visit) -> Response:
-    """Destroy a response."""
+    """Delete a response."""
     await visit.call(responses.delete_response)
     return redirect("/console/responses?done=deleted")
 
@@ -68,7 +68,7 @@ async def show_conversation(visit: Visit) -> Response:
 
 
 async def delete_conversation(visit: Visit) -> Response:
-    """Destroy a conversation and its items."""
+    """Delete a conversation and its items."""
     await visit.call(conversations.delete_conversation)
     return redirect("/console/conversations?done=deleted")
 
@@ -78,7 +78,7 @@ def _storage(visit: Visit) -> Storage:
 
 
 def _trees(turns: list[StoredTurn]) -> list[dict[str, Any]]:
-    """Return the responses of a page as trees: each with those that continue it, the oldest first."""
+    """Return the responses of a page as trees: each with its successors, the oldest first."""
     nodes: dict[str, dict[str, Any]] = {turn.id: {"turn": turn, "later": []} for turn in turns}
     roots = []
     for turn in turns:  # The newest first.
@@ -91,7 +91,7 @@ def _trees(turns: list[StoredTurn]) -> list[dict[str, Any]]:
 
 
 def _said(item: Item) -> dict[str, str]:
-    """Return who says an item and what, as text."""
+    """Return the author and the text of an item."""
     match item.get("type"):
         case "message":
             parts = [part.get("text") or part.get("refusal") or f"[{part['type']}]" for part in item["content"]]

@@ -30,7 +30,7 @@ _MAX_LINK_CHARS = 64
 
 
 async def show_sign_in(request: Request) -> Response:
-    """Show the form, or the console to those who have a session."""
+    """Show the form, or redirect to the console if there is a session."""
     try:
         link = request.query_params.get("link", "")[:_MAX_LINK_CHARS]
         if not link and await _has_session(request):
@@ -88,7 +88,7 @@ async def sign_out(visit: Visit) -> Response:
 
 
 async def choose_theme(visit: Visit) -> Response:
-    """Keep the choice between light and dark."""
+    """Save the choice between light and dark."""
     theme = visit.fields.get("theme", "")
     response = redirect(_safe_place(visit.fields.get("place", "")) or "/console")
     if theme in THEMES:
@@ -102,7 +102,7 @@ async def choose_theme(visit: Visit) -> Response:
 async def _has_session(request: Request) -> bool:
     try:
         return await find_session(request) is not None
-    except WrongRegion:  # It goes on elsewhere; here, another key may sign in.
+    except WrongRegion:  # The session is valid in another region; here another key may sign in.
         return False
 
 

@@ -21,26 +21,26 @@ SPANS: dict[str, tuple[str, Width, int]] = {
     "day": ("Last day", "1h", 86_400),
     "month": ("Last 30 days", "1d", 30 * 86_400),
 }
-"""What can be shown: its name, the width of its periods, and its seconds."""
+"""The spans that can be shown: name, width of the periods, and seconds."""
 _PICO = 10**12
 _PAGE_SIZE = 50
 _STATES = {"": None, "ok": False, "error": True}
 _REASONS = {
-    400: "The body or a parameter was at fault.",
+    400: "The body or a parameter was not valid.",
     401: "The API key was not accepted.",
-    403: "The scopes or the retention of the key do not allow it.",
-    404: "There was nothing under that id, path or model.",
-    408: "The body came too slowly.",
+    403: "The scopes or the retention policy of the key do not allow it.",
+    404: "There is no such object, path or model.",
+    408: "The body arrived too slowly.",
     413: "The body was too large.",
-    429: "A limit of the key was used up, or no place was free.",
-    CLIENT_CLOSED_REQUEST: "The client left before its answer was complete.",
-    500: "The service failed. The operator finds the request id in the log.",
-    503: "Something that the request needs was away; it can be sent again.",
+    429: "A limit of the key was used up, or the model was at capacity.",
+    CLIENT_CLOSED_REQUEST: "The client disconnected before its answer was complete.",
+    500: "The service failed. The operator can find the request id in the log.",
+    503: "A part that the request needs was away. Try again.",
 }
 
 
 async def show_overview(visit: Visit) -> Response:
-    """Show the figures of a span, live; to a key that may not read usage, its limits alone."""
+    """Show the figures of a span, live. A key that may not read usage sees its limits only."""
     span = visit.query("span") if visit.query("span") in SPANS else "hour"
     values: dict[str, Any] = {"span": span, "spans": SPANS, "quota": visit.services.admission.quota(visit.principal)}
     values |= await _figures(visit, span) if may_read_usage(visit.principal) else {"totals": None}
@@ -48,7 +48,7 @@ async def show_overview(visit: Visit) -> Response:
 
 
 def _accounts_of(visit: Visit) -> tuple[str, ...] | None:
-    """Return the accounts that a page shows: the session's own, or for operators the one they ask for, None for all."""
+    """Return the accounts of a page: the session's own; for operators the chosen account, or None for all."""
     if not visit.principal.is_admin:
         return (visit.account,)
     asked = visit.query("account").strip()
@@ -75,7 +75,7 @@ async def _figures(visit: Visit, span: str) -> dict[str, Any]:
 
 
 def _charts(periods: Sequence[UsageSum], start: int, end: int, step: int) -> list[tuple[str, str]]:
-    """Return the title and the data of each chart, as JSON: all periods of a span, empty ones too."""
+    """Return the title and the data (JSON) of each chart, with all periods of a span."""
     times = list(range(start, end, step))
     by_start = {one.start: one for one in periods}
     found = [by_start.get(at, UsageSum(start=at)) for at in times]
@@ -91,7 +91,7 @@ def _charts(periods: Sequence[UsageSum], start: int, end: int, step: int) -> lis
 
 
 async def list_requests(visit: Visit) -> Response:
-    """Show the log, newest first."""
+    """Show the request log, newest first."""
     accounts, after = _accounts_of(visit), visit.query("after") or None
     state = visit.query("state") if visit.query("state") in _STATES else ""
     given = {name: visit.query(name).strip() for name in ("model", "code", "request_id", "batch_id")}
@@ -106,7 +106,7 @@ async def list_requests(visit: Visit) -> Response:
     try:
         page = await visit.services.request_log.page(where, _PAGE_SIZE, after)
     except UnknownCursor:
-        raise BadRequest("This page of the log is not there.") from None
+        raise BadRequest("This page of the log does not exist.") from None
     kept = visit.request.url.include_query_params(after="x").remove_query_params("after").query
     values: dict[str, Any] = {"records": page.records, "more": page.next_cursor or "", "after": after, "kept": kept}
     values |= {"given": given, "state": state, "models": visible_cards(visit), "account": visit.query("account")}
@@ -114,7 +114,7 @@ async def list_requests(visit: Visit) -> Response:
 
 
 async def show_request(visit: Visit) -> Response:
-    """Show one request: when it waited, began to be answered and ended, and why it was refused."""
+    """Show one request: its timeline, and the reason if it was refused."""
     accounts, request_id = _accounts_of(visit), visit.request.path_params["request_id"]
     where = RequestFilter(account=accounts[0] if accounts else None, request_id=request_id)
     page = await visit.services.request_log.page(where, 1)
@@ -126,7 +126,7 @@ async def show_request(visit: Visit) -> Response:
 
 
 def _speed(record: RequestRecord) -> float | None:
-    """Return the tokens a second after the first, None where they are not known."""
+    """Return the tokens per second after the first token, None if unknown."""
     if record.ttft_s is None or record.completion_tokens < 2 or record.total_s <= record.ttft_s:
         return None
     return (record.completion_tokens - 1) / (record.total_s - record.ttft_s)

@@ -223,7 +223,7 @@ async def test_a_run_that_is_stopped_while_it_uploads_leaves_nothing_and_says_so
         source.truncate(32 * 1024 * 1024)  # More than the sockets between hold.
     command = start(environment, "run", str(tmp_path / "in.jsonl"))
     told = await stop(command, number, has_begun)
-    assert (command.status, told) == (status, "Nothing was begun: the upload was not finished.")
+    assert (command.status, told) == (status, "No batch was created: the upload was not finished.")
     gate.set()
     await eventually(lambda: [record.status for record in world.log.records] == [499])
     assert await stored(world) == []
@@ -286,8 +286,8 @@ async def test_a_run_that_is_stopped_between_upload_and_batch_says_where_to_look
         await eventually(lambda: len(world.log.records) == 2)
     assert command.status == 143
     assert told == (
-        "It cannot be told whether the batch was begun; `manta batch list` shows it if it was. Where it was not, the "
-        "file that was uploaded ends by itself."
+        "It is not known whether the batch was created; `manta batch list` shows it if it was. If it was not, the "
+        "uploaded file expires by itself."
     )
 
 

@@ -104,7 +104,7 @@ def test_missing_haproxy_is_message(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_keys_are_not_sent_in_the_clear_unless_that_is_said(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     settings, printed = run(monkeypatch, "--host", host)
     assert settings is None
-    assert f"{host} is an address that others reach" in printed
+    assert f"Others can reach {host}, and without TLS" in printed
     assert "--plain-http" in printed
 
 

@@ -177,7 +177,7 @@ def test_other_address_without_tls_takes_a_word(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(serve, "_clear_the_way", go_on)
     refused = CliRunner().invoke(main, ["serve", str(path)])
     assert refused.exit_code == 1
-    assert "0.0.0.0 is an address that others reach" in refused.output
+    assert "Others can reach 0.0.0.0, and without TLS" in refused.output
     for options in (["--plain-http"], ["--tls-certificate", "a", "--tls-key", "b"]):
         assert isinstance(CliRunner().invoke(main, ["serve", str(path), *options]).exception, Cleared)
 

@@ -138,14 +138,14 @@ async def test_an_account_holder_uses_every_page(world, site, secrets, tmp_path)
             {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"n"}
         )
         await page.get_by_role("button", name="Upload").click()
-        await page.get_by_text("The file is stored.").wait_for()
+        await page.get_by_text("The file was stored.").wait_for()
         for path in PAGES:
             await browsing.open(f"/console/{path}".rstrip("/"))
             await browsing.look(path.replace("/", "-") or "overview")
         await browsing.open("/console/files")
         await page.get_by_text("Delete", exact=True).first.click()
         await page.get_by_role("button", name="Delete the file").click()
-        await page.get_by_text("The file is destroyed.").wait_for()
+        await page.get_by_text("The file was deleted.").wait_for()
 
         # The theme, the key, the end.
         await page.get_by_role("button", name="Dark").click()
