@@ -194,8 +194,18 @@ async def wire(
         closing.callback(engine.close)
     closing.callback(transport.close)
     closing.push_async_callback(_close_connections, request_log, gatekeeper, database)
-    watched = (indexer, background, startup, presence, renewal, parts, left_records, left_elsewhere, regions)
-    beside = [one for one in watched if one is not None]
+    every: tuple[Background | None, ...] = (
+        indexer,
+        background,
+        startup,
+        presence,
+        renewal,
+        parts,
+        left_records,
+        left_elsewhere,
+        regions,
+    )
+    beside = [one for one in every if one is not None]
     for one in beside:
         closing.push_async_callback(one.close)
 
