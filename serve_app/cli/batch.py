@@ -206,7 +206,6 @@ def _repeated_options(context: typer.Context, url: str) -> str:
 
 
 def _follow(client: Any, batch: Any) -> Any:
-    """Show the progress of a batch until it has ended; return it."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

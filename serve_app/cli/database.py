@@ -60,6 +60,7 @@ class Place:
 class Stores:
     """The stores that a command uses while the database is open."""
 
+    database: Database
     keys: KeyStore
     usage: UsageStore
 
@@ -153,10 +154,11 @@ async def work_on(state: ResolvedState, work: Callable[[Database], Awaitable[T]]
 
 
 async def _run(state: ResolvedState, work: Callable[[Stores], Awaitable[T]]) -> T:
-    return await work_on(
-        state,
-        lambda database: work(Stores(KeyStore(database, state.pepper, state.config.tiers), UsageStore(database))),
-    )
+    def use(database: Database) -> Awaitable[T]:
+        keys = KeyStore(database, state.pepper, state.config.tiers)
+        return work(Stores(database, keys, UsageStore(database)))
+
+    return await work_on(state, use)
 
 
 def adopt_object_store(

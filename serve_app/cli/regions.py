@@ -1,33 +1,19 @@
 """`manta regions`: shows the regions, and takes one out of traffic."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import typer
-from pydantic import ValidationError
-from sqlalchemy.exc import DBAPIError
 
-from deployments.config import ConfigError
 from deployments.state.audit_log import command_line_actor
 from deployments.state.database.connection import Database
-from deployments.state.identity.keys import explain
 from deployments.state.objects.copies import Backlog, PendingCopies
 from deployments.state.regions.leader import leaders
 from deployments.state.regions.register import Region, RegionRegister, RegionUnknown
 from deployments.state.regions.standbys import Standby, standbys
-from serve_app.cli.database import (
-    ConfigOption,
-    DatabaseUrlOption,
-    JsonOption,
-    Place,
-    StateDirOption,
-    fail,
-    find_state,
-    work_on,
-)
+from serve_app.cli.database import ConfigOption, DatabaseUrlOption, JsonOption, Place, StateDirOption, fail, run
 from serve_app.cli.output import print_json, print_table, render_time
 
 T = TypeVar("T")
@@ -132,15 +118,9 @@ def forget(
 
 def _run(place: Place, work: Callable[[Database], Awaitable[T]]) -> T:
     try:
-        return asyncio.run(work_on(find_state(place, may_create=False), work))
-    except ValidationError as error:
-        fail(explain(error))
-    except ConfigError as error:
-        fail(str(error))
+        return run(place, lambda stores: work(stores.database))
     except RegionUnknown as error:
         fail(f"No region called {error} has signed in. `manta regions list` shows those that have.")
-    except DBAPIError as error:
-        fail(f"The database failed: {error.orig or type(error).__name__}.")
 
 
 async def _look(database: Database) -> _Seen:
@@ -160,7 +140,6 @@ def _state_of(region: Region, now: float) -> str:
 
 
 def _shares(region: Region) -> list[tuple[object, ...]]:
-    """Return a row for each limit of the region's busiest keys."""
     limits = region.facts.get("limits") or {"keys": []}
     return [
         (region.name, key["key_id"], dimension, *(key[dimension][name] for name in _NUMBERS))

@@ -74,6 +74,11 @@ class Visit:
         """Whether an open page asks for a part of itself."""
         return self.request.headers.get("hx-request") == "true"
 
+    @property
+    def after(self) -> str | None:
+        """The cursor of a page of a list, None for the first."""
+        return self.query("after") or None
+
     def query(self, name: str) -> str:
         """Return a parameter of the query, "" if it is missing."""
         return self.request.query_params.get(name, "")
@@ -96,7 +101,8 @@ class Visit:
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a template as a page of this session."""
-        return render_page(self.request, template, status, session=self.session, visit=self, **values)
+        values = {"visit": self, "after": self.after, "done": self.query("done"), **values}
+        return render_page(self.request, template, status, session=self.session, **values)
 
     def may(self, operation: str) -> bool:
         """Return whether the key's scopes allow an operation."""
@@ -140,6 +146,21 @@ def page(
             if is_for_scripts:
                 raise
             return error_page(request, error, session)
+
+    return endpoint
+
+
+def errors_as_pages(show: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint without a session that shows its errors as pages."""
+
+    @wraps(show)
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await show(request)
+        except ClientDisconnect:
+            raise
+        except Exception as error:
+            return error_page(request, error)
 
     return endpoint
 

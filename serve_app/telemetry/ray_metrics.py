@@ -52,7 +52,6 @@ class ClusterMetrics:
 
 
 def _create(series: Series) -> Callable[..., None]:
-    """Create a metric in Ray; return the function that adds to it."""
     about: dict[str, Any] = {"name": series.name, "description": series.description, "tag_keys": series.labels}
     if series.buckets:
         adder: Callable[..., None] = metrics.Histogram(boundaries=list(series.buckets), **about).observe

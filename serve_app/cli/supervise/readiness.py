@@ -4,9 +4,9 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Literal
-from urllib.parse import urlsplit
+
+import httpx2
 
 from serve_app.front.asking import any_certificate, read_ray_token
 
@@ -70,22 +70,12 @@ class ReadinessProbe:
 
 
 def _get(url: str, headers: dict[str, str] | None = None) -> tuple[int, bytes] | None:
-    """Return the status and body of an answer, None without one."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    connection = (
-        HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S, context=any_certificate())
-        if parts.scheme == "https"
-        else HTTPConnection(host, parts.port, timeout=_TIMEOUT_S)
-    )
     try:
-        connection.request("GET", parts.path, headers=headers or {})
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    except (OSError, HTTPException):
+        # A check on this machine, whose certificate names another host.
+        answer = httpx2.get(url, headers=headers, timeout=_TIMEOUT_S, verify=any_certificate(), trust_env=False)
+    except httpx2.HTTPError:
         return None
-    finally:
-        connection.close()
+    return answer.status_code, answer.content
 
 
 def _display_name(deployment: str) -> str:

@@ -237,7 +237,6 @@ def _run(
     console: Console,
     timeout_s: float,
 ) -> int:
-    """Watch the service from its start to its end; return the exit status."""
     progress = _wait_until_ready(tree, front, plan, received, console, timeout_s)
     if progress.phase == "ready":
         link = asyncio.run(create_link(plan.state))

@@ -91,13 +91,12 @@ async def cancel_any_batch(visit: Visit) -> Response:
 
 
 async def _list(visit: Visit, account: str | None) -> Response:
-    after = visit.query("after") or None
     try:
-        found, has_more = await visit.services.batches.list_batches(account, _PAGE_SIZE, after)
+        found, has_more = await visit.services.batches.list_batches(account, _PAGE_SIZE, visit.after)
     except BatchNotFound:
         raise NotFound(_MISSING if account else "There is no such batch.") from None
     more = found[-1].batch_id if has_more else ""
-    values: dict[str, Any] = {"batches": found, "more": more, "after": after, "of_all": account is None}
+    values: dict[str, Any] = {"batches": found, "more": more, "of_all": account is None}
     return visit.page("batch_rows.html" if visit.is_fragment else "batches.html", **values)
 
 

@@ -21,13 +21,13 @@ _PAGE_SIZE = 50
 
 async def list_files(visit: Visit) -> Response:
     """Show the files, newest first."""
-    after, services = visit.query("after") or None, visit.services
+    page = Page(limit=_PAGE_SIZE, after=visit.after)
     try:
-        found, has_more = await services.files.list_files(visit.account, Page(limit=_PAGE_SIZE, after=after))
+        found, has_more = await visit.services.files.list_files(visit.account, page)
     except FileNotFound:
         raise NotFound("This account has no such file.") from None
     more = found[-1].file_id if has_more else ""
-    return visit.page("files.html", files=found, more=more, after=after, done=visit.query("done"))
+    return visit.page("files.html", files=found, more=more)
 
 
 async def upload_file(visit: Visit) -> Response:
@@ -49,14 +49,13 @@ async def delete_file(visit: Visit) -> Response:
 
 async def list_stores(visit: Visit) -> Response:
     """Show the vector stores, newest first."""
-    after = visit.query("after") or None
+    page = StorePage(_PAGE_SIZE, False, visit.after)
     try:
-        page = StorePage(_PAGE_SIZE, False, after)
         found, has_more = await _search(visit).service.stores.list_stores(visit.account, page)
     except StoreMissing:
         raise NotFound("This account has no such vector store.") from None
     more = found[-1].store_id if has_more else ""
-    return visit.page("vector_stores.html", stores=found, more=more, after=after, done=visit.query("done"))
+    return visit.page("vector_stores.html", stores=found, more=more)
 
 
 async def show_store(visit: Visit) -> Response:

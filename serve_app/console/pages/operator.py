@@ -61,14 +61,14 @@ async def rotate_key(visit: Visit) -> Response:
 
 async def list_entries(visit: Visit) -> Response:
     """Show the entries of the audit log, newest first."""
-    after, account = visit.query("after") or None, visit.query("account").strip()
+    account = visit.query("account").strip()
     where = AuditFilter(accounts=(account,) if account else None)
     try:
-        page = await visit.services.audit.page(where, _PAGE_SIZE, after=after)
+        page = await visit.services.audit.page(where, _PAGE_SIZE, after=visit.after)
     except UnknownEntry:
         raise BadRequest("This page of the log does not exist.") from None
     more = page.entries[-1].entry_id if page.has_more else ""
-    return visit.page("audit.html", entries=page.entries, more=more, after=after, account=account)
+    return visit.page("audit.html", entries=page.entries, more=more, account=account)
 
 
 async def show_cluster(visit: Visit) -> Response:
@@ -91,7 +91,6 @@ async def _page(visit: Visit, status: int = 200, **values: Any) -> Response:
         "tiers": visit.services.tiers.names,
         "operations": [operation.value for operation in Operation],
         "retentions": _RETENTIONS,
-        "done": visit.query("done"),
     }
     return visit.page("accounts.html", status, **{**about, "issued": None, "message": "", "given": {}, **values})
 
@@ -123,7 +122,6 @@ def _wanted(fields: dict[str, str]) -> dict[str, Any]:
 
 @contextmanager
 def _key_errors() -> Iterator[None]:
-    """Context manager that answers the key store's errors with 404 and 400."""
     try:
         yield
     except KeyNotFound:

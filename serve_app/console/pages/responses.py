@@ -18,13 +18,12 @@ _NO_CONVERSATION = "This account has no such conversation."
 
 async def list_responses(visit: Visit) -> Response:
     """Show the responses, newest first, each below its predecessor."""
-    after = visit.query("after") or None
     try:
-        turns, has_more = await _storage(visit).responses.list_turns(visit.account, _PAGE_SIZE, after)
+        turns, has_more = await _storage(visit).responses.list_turns(visit.account, _PAGE_SIZE, visit.after)
     except TurnMissing:
         raise NotFound(_NO_RESPONSE) from None
     more = turns[-1].id if has_more else ""
-    return visit.page("responses.html", trees=_trees(turns), more=more, after=after, done=visit.query("done"))
+    return visit.page("responses.html", trees=_trees(turns), more=more)
 
 
 async def show_response(visit: Visit) -> Response:
@@ -44,13 +43,12 @@ async def delete_response(visit: Visit) -> Response:
 
 async def list_conversations(visit: Visit) -> Response:
     """Show the conversations, newest first."""
-    after = visit.query("after") or None
     try:
-        found, has_more = await _storage(visit).conversations.list_conversations(visit.account, _PAGE_SIZE, after)
+        found, has_more = await _storage(visit).conversations.list_conversations(visit.account, _PAGE_SIZE, visit.after)
     except ConversationMissing:
         raise NotFound(_NO_CONVERSATION) from None
     more = found[-1].id if has_more else ""
-    return visit.page("conversations.html", conversations=found, more=more, after=after, done=visit.query("done"))
+    return visit.page("conversations.html", conversations=found, more=more)
 
 
 async def show_conversation(visit: Visit) -> Response:
@@ -91,7 +89,6 @@ def _trees(turns: list[StoredTurn]) -> list[dict[str, Any]]:
 
 
 def _said(item: Item) -> dict[str, str]:
-    """Return the author and the text of an item."""
     match item.get("type"):
         case "message":
             parts = [part.get("text") or part.get("refusal") or f"[{part['type']}]" for part in item["content"]]

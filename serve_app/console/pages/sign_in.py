@@ -2,7 +2,7 @@
 
 from urllib.parse import parse_qsl
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from serve_app.console.rendering import THEMES
@@ -19,7 +19,7 @@ from serve_app.console.session import (
     sign_in,
     visitor_of,
 )
-from serve_app.console.visit import THEME_COOKIE, Visit, error_page, redirect, render_page
+from serve_app.console.visit import THEME_COOKIE, Visit, errors_as_pages, redirect, render_page
 from serve_app.errors.api import BadRequest, WrongRegion
 from serve_app.routes.access import services_of
 
@@ -29,54 +29,44 @@ _YEAR_S = 365 * 86_400
 _MAX_LINK_CHARS = 64
 
 
+@errors_as_pages
 async def show_sign_in(request: Request) -> Response:
     """Show the form, or redirect to the console if there is a session."""
-    try:
-        link = request.query_params.get("link", "")[:_MAX_LINK_CHARS]
-        if not link and await _has_session(request):
-            return redirect("/console")
-        return _form(request, link=link, next=_safe_place(request.query_params.get("next", "")))
-    except Exception as error:
-        return error_page(request, error)
+    link = request.query_params.get("link", "")[:_MAX_LINK_CHARS]
+    if not link and await _has_session(request):
+        return redirect("/console")
+    return _form(request, link=link, next=_safe_place(request.query_params.get("next", "")))
 
 
+@errors_as_pages
 async def sign_in_with_key(request: Request) -> Response:
     """Exchange an API key for a session."""
-    try:
-        check_origin(request)
-        fields = await _fields(request)
-        place = _safe_place(fields.get("next", ""))
-        session = await sign_in(request, fields.get("key", "").strip())
-        if session is None:
-            return _form(request, 401, message=_REFUSED, next=place)
-        response = redirect(place or "/console")
-        set_cookie(request, response, session)
-        return response
-    except ClientDisconnect:
-        raise
-    except Exception as error:
-        return error_page(request, error)
+    check_origin(request)
+    fields = await _fields(request)
+    place = _safe_place(fields.get("next", ""))
+    session = await sign_in(request, fields.get("key", "").strip())
+    if session is None:
+        return _form(request, 401, message=_REFUSED, next=place)
+    response = redirect(place or "/console")
+    set_cookie(request, response, session)
+    return response
 
 
+@errors_as_pages
 async def sign_in_with_link(request: Request) -> Response:
     """Exchange a one-time link for a session, on this machine only."""
-    try:
-        check_origin(request)
-        services = services_of(request)
-        sessions = sessions_of(services)
-        link = (await _fields(request)).get("link", "")[:_MAX_LINK_CHARS]
-        key_digest = await sessions.use_link(link) if is_on_loopback(request) else None
-        holder = None if key_digest is None else await identify(services, key_digest)
-        if key_digest is None or holder is None:
-            await note_refused_link(request)
-            return _form(request, 401, message=_LINK_REFUSED)
-        response = redirect("/console")
-        set_cookie(request, response, await sessions.open(key_digest, visitor_of(request, holder)))
-        return response
-    except ClientDisconnect:
-        raise
-    except Exception as error:
-        return error_page(request, error)
+    check_origin(request)
+    services = services_of(request)
+    sessions = sessions_of(services)
+    link = (await _fields(request)).get("link", "")[:_MAX_LINK_CHARS]
+    key_digest = await sessions.use_link(link) if is_on_loopback(request) else None
+    holder = None if key_digest is None else await identify(services, key_digest)
+    if key_digest is None or holder is None:
+        await note_refused_link(request)
+        return _form(request, 401, message=_LINK_REFUSED)
+    response = redirect("/console")
+    set_cookie(request, response, await sessions.open(key_digest, visitor_of(request, holder)))
+    return response
 
 
 async def sign_out(visit: Visit) -> Response:

@@ -92,7 +92,7 @@ def _charts(periods: Sequence[UsageSum], start: int, end: int, step: int) -> lis
 
 async def list_requests(visit: Visit) -> Response:
     """Show the request log, newest first."""
-    accounts, after = _accounts_of(visit), visit.query("after") or None
+    accounts = _accounts_of(visit)
     state = visit.query("state") if visit.query("state") in _STATES else ""
     given = {name: visit.query(name).strip() for name in ("model", "code", "request_id", "batch_id")}
     where = RequestFilter(
@@ -104,11 +104,11 @@ async def list_requests(visit: Visit) -> Response:
         batch_id=given["batch_id"] or None,
     )
     try:
-        page = await visit.services.request_log.page(where, _PAGE_SIZE, after)
+        page = await visit.services.request_log.page(where, _PAGE_SIZE, visit.after)
     except UnknownCursor:
         raise BadRequest("This page of the log does not exist.") from None
     kept = visit.request.url.include_query_params(after="x").remove_query_params("after").query
-    values: dict[str, Any] = {"records": page.records, "more": page.next_cursor or "", "after": after, "kept": kept}
+    values: dict[str, Any] = {"records": page.records, "more": page.next_cursor or "", "kept": kept}
     values |= {"given": given, "state": state, "models": visible_cards(visit), "account": visit.query("account")}
     return visit.page("request_rows.html" if visit.is_fragment else "requests.html", **values)
 
