@@ -32,8 +32,8 @@ from serve_app.operations.containers.service import Containers
 from serve_app.operations.registry import Operations
 from serve_app.operations.responses.background.runner import BackgroundRunner
 from serve_app.operations.vector_stores.search import FileSearch
-from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.series import PrometheusMetrics
+from serve_app.telemetry.trace import Observer
 
 _FORM_BYTES = 64 * 1024
 """The overhead of a form: everything except its file."""

@@ -60,10 +60,10 @@ from serve_app.operations.responses.background.runner import BackgroundRunner
 from serve_app.operations.vector_stores.indexing import Indexer
 from serve_app.services import BatchBounds, Services
 from serve_app.telemetry.cluster import ServeView
-from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.parts import PartsWatcher, RegionWatcher
 from serve_app.telemetry.ray_metrics import ClusterMetrics
 from serve_app.telemetry.series import PrometheusMetrics
+from serve_app.telemetry.trace import Observer
 from serve_app.telemetry.tracing import Tracer
 
 

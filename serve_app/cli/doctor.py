@@ -25,7 +25,7 @@ from deployments.tools.config import CodeInterpreterConfig, ToolsConfig
 from deployments.tools.sandbox.host import prepare_host
 from deployments.tools.sandbox.root import SandboxUnavailable
 from deployments.tools.web_search.setup import create_provider
-from serve_app.cli.supervise.ports import describe_holder, front_stats_ports, is_free
+from serve_app.cli.supervise.front import describe_holder, front_stats_ports, is_free
 from serve_app.cli.supervise.process_tree import abandoned_processes
 from serve_app.config import ServiceConfig, check_file, read_file
 from serve_app.front.binary import HaproxyMissing, find_haproxy

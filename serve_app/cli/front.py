@@ -13,8 +13,15 @@ from pydantic import ValidationError
 from deployments.config import ConfigError
 from deployments.state.config import MIN_PEPPER_BYTES, StateConfig, resolve_state
 from deployments.state.regions.config import RegionConfig, resolve_region
-from serve_app.cli.supervise.front import check_encrypted, choose_bound, choose_tls, ingress_tls, region_settings
-from serve_app.cli.supervise.ports import front_stats_host, front_stats_port
+from serve_app.cli.supervise.front import (
+    check_encrypted,
+    choose_bound,
+    choose_tls,
+    front_stats_host,
+    front_stats_port,
+    ingress_tls,
+    region_settings,
+)
 from serve_app.config import HttpConfig, read_file
 from serve_app.front.binary import HaproxyMissing, find_haproxy
 from serve_app.front.certificate import CertificateFailed, write_copies

@@ -19,8 +19,7 @@ from serve_app.errors.api import ApiError, BodyTooLarge, ReceiveTimeout, Unsuppo
 from serve_app.http.admission import Admission, quota_headers
 from serve_app.http.memory import LARGE_BYTES, give_back_memory
 from serve_app.telemetry.log import api_error_for
-from serve_app.telemetry.observer import Observer
-from serve_app.telemetry.trace import RequestTrace
+from serve_app.telemetry.trace import Observer, RequestTrace
 
 TRACE = "manta.trace"
 """Where an ASGI scope holds its RequestTrace."""

@@ -30,7 +30,7 @@ class ClusterCounts:
 
 
 class ClusterMetrics:
-    """Counts in this process and in Ray's metrics; implements `observer.Metrics`."""
+    """Counts in this process and in Ray's metrics; implements `trace.Metrics`."""
 
     def __init__(self, local: PrometheusMetrics) -> None:
         self._local = local

@@ -26,21 +26,19 @@ from deployments.local_ray import choose_folder
 from deployments.models.demo.sources import resolve_source
 from deployments.state.config import ResolvedState, resolve_state
 from serve_app.cli.supervise.front import (
+    STATS_PORT_VARIABLE,
     Front,
     check_encrypted,
     choose_bound,
-    choose_tls,
-    ingress_tls,
-    region_settings,
-)
-from serve_app.cli.supervise.ports import (
-    STATS_PORT_VARIABLE,
     choose_proxy_port,
+    choose_tls,
     describe_holder,
     front_stats_host,
     front_stats_port,
     front_stats_ports,
+    ingress_tls,
     is_free,
+    region_settings,
 )
 from serve_app.cli.supervise.process_tree import (
     ProcessTree,

@@ -34,8 +34,7 @@ from serve_app.operations.vector_stores.service import VectorStoreService
 from serve_app.operations.vector_stores.texts import Texts, Unreadable
 from serve_app.operations.vector_stores.tidying import Tidier
 from serve_app.telemetry.log import log_bug
-from serve_app.telemetry.observer import Observer
-from serve_app.telemetry.trace import RequestTrace
+from serve_app.telemetry.trace import Observer, RequestTrace
 
 ROUTE = "/v1/vector_stores (indexing)"
 PRIORITY = 10

@@ -69,8 +69,8 @@ from serve_app.operations.vector_stores.search import FileSearch
 from serve_app.operations.web_search.tool import WebSearch
 from serve_app.services import Services
 from serve_app.telemetry.log import log_bug
-from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.series import PrometheusMetrics
+from serve_app.telemetry.trace import Observer
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
 from tests.contract.http.stored import StoredResponses, open_responses
 from tests.patience import PATIENT

@@ -34,8 +34,8 @@ from serve_app.operations.vector_stores.indexing import Indexer
 from serve_app.operations.vector_stores.search import FileSearch, SearchOptions
 from serve_app.schemas.file_filters import HybridWeights, RankingOptions
 from serve_app.schemas.vector_stores import StaticChunking, StaticSizes, StoreCreateRequest, StoreFileRequest
-from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.series import PrometheusMetrics
+from serve_app.telemetry.trace import Observer
 from tests.tools.bench.file_search_held_out import HELD_OUT
 from tests.tools.bench.file_search_questions import QUESTIONS
 from tests.tools.bench.local_embeddings import MODEL, LocalEmbeddings, hash_embeddings, load_minilm

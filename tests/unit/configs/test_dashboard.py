@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from deployments.models.contract.engine import Usage
-from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.series import (
     COPIES_LAG,
     LIMITS_AWAY,
@@ -22,7 +21,7 @@ from serve_app.telemetry.series import (
     STANDBYS,
     PrometheusMetrics,
 )
-from serve_app.telemetry.trace import RequestTrace
+from serve_app.telemetry.trace import Observer, RequestTrace
 from tests.twins.gatekeeper import MemoryRequestLog
 from tests.twins.keys import principal_of_key
 

@@ -11,8 +11,8 @@ from serve_app.errors.api import ApiError, BodyTooLarge, InvalidKey, ReceiveTime
 from serve_app.http.admission import Admission
 from serve_app.http.memory import LARGE_BYTES
 from serve_app.http.middleware import TRACE, BodyLimitMiddleware, BodyLimits, RequestMiddleware
-from serve_app.telemetry.observer import MAX_UNAUTHENTICATED, Observer
 from serve_app.telemetry.series import PrometheusMetrics
+from serve_app.telemetry.trace import MAX_UNAUTHENTICATED, Observer
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.keys import principal_of_key
 

@@ -8,9 +8,8 @@ import pytest
 from deployments.models.contract.engine import Usage
 from serve_app.telemetry import ray_metrics
 from serve_app.telemetry.log import error_logger, log_bug, log_to, request_logger
-from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.series import MOVED, PART_SERIES, PART_UP, SERIES, PrometheusMetrics, mean_inter_token_s
-from serve_app.telemetry.trace import RequestTrace, record_of
+from serve_app.telemetry.trace import Observer, RequestTrace, record_of
 from tests.twins.gatekeeper import MemoryRequestLog
 from tests.twins.keys import principal_of_key
 

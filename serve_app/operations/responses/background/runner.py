@@ -27,8 +27,7 @@ from serve_app.operations.responses.storage.stores import Storage
 from serve_app.schemas.responses.mcp import without_secrets
 from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.telemetry.log import log_bug
-from serve_app.telemetry.observer import Observer
-from serve_app.telemetry.trace import RequestTrace
+from serve_app.telemetry.trace import Observer, RequestTrace
 
 ROUTE = "/v1/responses (background)"
 NOT_TAKEN_OVER = (
