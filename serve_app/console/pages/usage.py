@@ -8,10 +8,10 @@ import orjson
 from starlette.responses import Response
 
 from deployments.state.database.tables import Width
-from deployments.state.usage.rollups import WIDTH_S, start_of
 from deployments.state.usage.reading import UsageFilter, UsageSum
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST, RequestRecord
 from deployments.state.usage.request_log import RequestFilter, UnknownCursor
+from deployments.state.usage.rollups import WIDTH_S, start_of
 from serve_app.console.pages.models import visible_cards
 from serve_app.console.visit import Visit, may_read_usage
 from serve_app.errors.api import BadRequest, NotFound

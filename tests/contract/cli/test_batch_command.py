@@ -189,7 +189,12 @@ async def test_a_stopped_run_says_that_the_batch_goes_on_and_how_to_go_on_with_i
     told = await stop(command, number)
     assert command.status == status
     again = f"wait {batch_id} -o {tmp_path / 'in.output.jsonl'}"
-    for said in ("keeps running", f"manta batch show {batch_id}", f"manta batch cancel {batch_id}", f"manta batch {again}"):
+    for said in (
+        "keeps running",
+        f"manta batch show {batch_id}",
+        f"manta batch cancel {batch_id}",
+        f"manta batch {again}",
+    ):
         assert said in told
     (batch,) = json.loads((await manta("list", "--json")).stdout)
     assert (batch["id"], batch["status"] in ("validating", "in_progress")) == (batch_id, True)
