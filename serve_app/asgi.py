@@ -19,7 +19,8 @@ from serve_app.console import routes as console
 from serve_app.console.rendering import address_of
 from serve_app.console.visit import error_page
 from serve_app.errors.api import ClientGone, MethodNotAllowed, UnknownUrl
-from serve_app.http.middleware import BodyLimitMiddleware, RequestMiddleware
+from serve_app.http.body_limits import BodyLimitMiddleware
+from serve_app.http.middleware import RequestMiddleware
 from serve_app.operations.moderations import ModerationOperation
 from serve_app.operations.registry import find_engine_operation
 from serve_app.routes import (
@@ -183,12 +184,16 @@ ROUTES = [
 ]
 
 
-def create_asgi_app(services: Services) -> Starlette:
-    """Return the HTTP front over the given services; it holds no state of its own."""
+def create_asgi_app(services: Services, outermost: Sequence[Middleware] = ()) -> Starlette:
+    """Return the application over the given services, which holds no state of its own.
+
+    `outermost` is the middleware that a request passes first: that of the ingress replica.
+    """
     pages = console.ASSETS if services.console is None else [*console.ASSETS, *console.ROUTES]
     app = Starlette(
         routes=[*ROUTES, *pages, WebSocketRoute("/v1/responses", responses_socket.serve_socket)],
         middleware=[
+            *outermost,
             *_cors(services.cors_origins),
             Middleware(
                 RequestMiddleware,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ray.serve.handle import DeploymentHandle
+from starlette.middleware import Middleware
 from starlette.types import ASGIApp
 
 from deployments.limits.actor import start_gatekeeper
@@ -20,9 +21,8 @@ from serve_app.asgi import create_asgi_app
 from serve_app.config import ServiceConfig
 from serve_app.front.door import FrontDoor
 from serve_app.front.limits_door import LimitsDoor
-from serve_app.http.keep_alive import end_timers_of_lost_connections
-from serve_app.http.request_ids import OwnRequestIds
-from serve_app.http.web_sockets import bound_messages
+from serve_app.http.connections import bound_messages, end_timers_of_lost_connections
+from serve_app.http.middleware import OwnRequestIds
 from serve_app.telemetry.log import log_to
 from serve_app.wiring import wire
 
@@ -73,10 +73,13 @@ class Ingress:
         gc.collect()
         gc.freeze()
         wired = self._wired
-        app: ASGIApp = create_asgi_app(wired.services)
+        outermost = [
+            Middleware(OwnRequestIds),
+            Middleware(FrontDoor, wired.front_trust, wired.presence.others, wired.standing),
+        ]
         if wired.lender is not None:
-            app = LimitsDoor(app, wired.lender)
-        return OwnRequestIds(FrontDoor(app, wired.front_trust, wired.presence.others, wired.standing))
+            outermost.append(Middleware(LimitsDoor, wired.lender))
+        return create_asgi_app(wired.services, outermost)
 
     async def __del__(self) -> None:
         """Send what is still queued, and hand over background work (called by Serve on shutdown)."""

@@ -24,10 +24,10 @@ from deployments.state.usage.request_log import RequestLogReader
 from deployments.state.webhooks.store import WebhookStore
 from deployments.webhooks.sending import WebhookSender
 from serve_app.http.admission import Admission
-from serve_app.http.call_rate import CallRate
-from serve_app.http.middleware import BodyLimits
+from serve_app.http.auth import CallRate
+from serve_app.http.body_limits import BodyLimits
+from serve_app.http.connections import SocketPlaces
 from serve_app.http.sse import Silence
-from serve_app.http.web_sockets import SocketPlaces
 from serve_app.operations.containers.service import Containers
 from serve_app.operations.registry import Operations
 from serve_app.operations.responses.background.runner import BackgroundRunner

@@ -52,9 +52,9 @@ from serve_app.front.presence import Presence, own_address
 from serve_app.front.renewing import CertificateRenewal
 from serve_app.front.trust import FrontTrust
 from serve_app.http.admission import Admission
-from serve_app.http.middleware import BodyLimits
+from serve_app.http.body_limits import BodyLimits
+from serve_app.http.connections import SocketPlaces
 from serve_app.http.sse import Silence
-from serve_app.http.web_sockets import SocketPlaces
 from serve_app.operations.assembly import assemble
 from serve_app.operations.responses.background.runner import BackgroundRunner
 from serve_app.operations.vector_stores.indexing import Indexer

@@ -15,7 +15,8 @@ from starlette.responses import Response
 from deployments.limits.contract import GatekeeperUnavailable
 from deployments.state.console_sessions import FORGOTTEN_S, ConsoleSessions, StoredSession, Visitor
 from deployments.state.identity.principal import Principal
-from serve_app.errors.api import NotFound, PermissionDenied, SignInLimited, Unavailable
+from serve_app.errors.api import NotFound, PermissionDenied
+from serve_app.errors.capacity import SignInLimited, Unavailable
 from serve_app.http.auth import enter_region
 from serve_app.http.middleware import REQUEST_ID
 from serve_app.routes.access import services_of

@@ -1,4 +1,4 @@
-"""Every error that a client can meet, with its status, its words and its one way onto the wire.
+"""The errors that clients get, with their status and their message, and how they look on the wire.
 
     ApiError                        500  the service failed; a bug unless a class below says otherwise
     ├── BadRequest                  400  the body or a parameter is at fault; `code` names the rule
@@ -7,7 +7,7 @@
     │   └── UnknownPreviousResponse 400  `previous_response_id` names nothing
     ├── Unauthenticated             401  no API key was sent
     │   ├── InvalidKey              401  the API key is unknown, revoked or expired
-    │   └── KeyRevoked              401  the API key stopped being valid while the answer was made
+    │   └── KeyRevoked              401  the API key was revoked while the answer was generated
     ├── PermissionDenied            403  the API key may not do this
     │   ├── RetentionForbids        403  the API key's retention policy does not allow it
     │   └── WrongRegion             403  the API key is bound to other regions
@@ -18,21 +18,12 @@
     ├── ReceiveTimeout              408  the body did not arrive in time
     ├── Conflict                    409  the object is in a state that forbids this
     ├── BodyTooLarge                413  the body is over the limit
-    ├── RangeNotSatisfiable         416  the range asked for begins beyond the end
+    ├── RangeNotSatisfiable         416  the requested range begins beyond the end
     ├── UnsupportedMediaType        415  the body is compressed
-    ├── RateLimited                 429  the key's minute is used up
-    ├── QuotaExceeded               429  the account's quota is used up
-    ├── ResourceUnavailable         429  there is no place for a flex request
-    ├── SignInLimited               429  too many sign-ins to the console have failed
-    ├── ClientGone                  499  the client took the request back
-    ├── Unavailable                 503  something the service needs is away; try again
-    │   ├── EngineOverloaded        503  every place in the engine is taken
-    │   └── StoresAway              503  the database or the object store is away
-    │       └── NoPrimary           503  no server of the database takes writes
-    └── InsufficientStorage         507  there is no room left to store it
+    └── ClientGone                  499  the client cancelled the request
 
-A message is written for the client: what was wrong, then what to do. It never holds request content beyond
-a short scalar, nor class names, paths or secrets. Nothing here knows the web framework.
+`capacity` has the errors of limits, quotas and outages: 429, 503 and 507. A message tells the client what was wrong,
+then what to do. It contains no class names, paths or secrets, and of the request only short values.
 """
 
 from collections.abc import Mapping
@@ -40,20 +31,20 @@ from typing import ClassVar
 
 from typing_extensions import TypedDict
 
-from deployments.limits.contract import Denied
-from serve_app.errors.text import mask, render_duration, retry_headers, shorten
-
 SERVER_ERROR_MESSAGE = (
     "The server had an error processing your request. Sorry about that! You can retry your request, or contact the "
     "operator with the request ID from the x-request-id header if the error persists."
 )
-_NEXT_PRIMARY_S = 15.0
-"""The next primary is there after 20 seconds or little more. Requests are refused after eight: their retry finds it."""
-STORED_FILES_AWAY = "Stored files cannot be reached right now. Please retry your request."
+
+
+def shorten(text: str) -> str:
+    """Return a client's value in a form that can be shown: 64 printable characters at most."""
+    shown = text if len(text) <= 64 else text[:61] + "..."
+    return shown if shown.isprintable() else "".join(c if c.isprintable() else "?" for c in shown)
 
 
 class ErrorObject(TypedDict):
-    """What stands under "error" in every answer that reports one."""
+    """The object under "error"."""
 
     message: str
     type: str
@@ -70,11 +61,16 @@ class WireError(TypedDict):
 class ApiError(Exception):
     """The service failed to carry out a request.
 
-    `status` is the HTTP status, `headers` are those that belong to this error alone, in lower case.
+    `status` is the HTTP status; below 500 an error is an "invalid_request_error", unless its class says otherwise.
+    `headers` belong to this error alone; their names are in lower case.
     """
 
     status: ClassVar[int] = 500
     default_type: ClassVar[str] = "server_error"
+
+    def __init_subclass__(cls) -> None:
+        if cls.status < 500 and cls.default_type == "server_error":
+            cls.default_type = "invalid_request_error"
 
     def __init__(
         self,
@@ -82,14 +78,13 @@ class ApiError(Exception):
         *,
         param: str | None = None,
         code: str | None = None,
-        type: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
         self.code = code
-        self.type = type or self.default_type
+        self.type = self.default_type
         self.headers: dict[str, str] = dict(headers or {})
 
     def to_wire(self) -> WireError:
@@ -98,10 +93,9 @@ class ApiError(Exception):
 
 
 class BadRequest(ApiError):
-    """The body or a parameter is at fault; asking again changes nothing."""
+    """The body or a parameter is at fault."""
 
     status = 400
-    default_type = "invalid_request_error"
 
 
 class UnparsableBody(BadRequest):
@@ -116,7 +110,7 @@ class UnparsableBody(BadRequest):
 
 
 class ContextLengthExceeded(BadRequest):
-    """Prompt and answer together are longer than the model's context. Lengths are in tokens, None if unknown."""
+    """Prompt and answer together are longer than the model's context. Lengths are in tokens; None is unknown."""
 
     def __init__(self, param: str, limit: int, num_tokens: int | None, is_lower_bound: bool = False) -> None:
         length = "more" if num_tokens is None else f"{'at least ' if is_lower_bound else ''}{num_tokens}"
@@ -143,7 +137,6 @@ class Unauthenticated(ApiError):
     """No API key was sent."""
 
     status = 401
-    default_type = "invalid_request_error"
 
     def __init__(self, message: str | None = None, *, code: str | None = None) -> None:
         super().__init__(
@@ -156,17 +149,18 @@ class Unauthenticated(ApiError):
 
 
 class InvalidKey(Unauthenticated):
-    """The API key is unknown, revoked or expired; the message shows its ends only."""
+    """The API key is unknown, revoked or expired; the message shows only its ends, and nothing of a short one."""
 
     def __init__(self, secret: str) -> None:
+        shown = "***" if len(secret) < 16 else f"{shorten(secret[:5])}***{shorten(secret[-4:])}"
         super().__init__(
-            f"Incorrect API key provided: {mask(secret)}. Ask the operator of this service for a valid key.",
+            f"Incorrect API key provided: {shown}. Ask the operator of this service for a valid key.",
             code="invalid_api_key",
         )
 
 
 class KeyRevoked(Unauthenticated):
-    """The API key was revoked, or expired, while the answer was made."""
+    """The API key was revoked or has expired while the answer was generated."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -180,7 +174,6 @@ class PermissionDenied(ApiError):
     """The API key may not do this."""
 
     status = 403
-    default_type = "invalid_request_error"
 
 
 class RetentionForbids(PermissionDenied):
@@ -209,7 +202,6 @@ class NotFound(ApiError):
     """Nothing that this account may see has that id."""
 
     status = 404
-    default_type = "invalid_request_error"
 
 
 class ModelNotFound(NotFound):
@@ -231,10 +223,9 @@ class UnknownUrl(NotFound):
 
 
 class MethodNotAllowed(ApiError):
-    """The path exists, but not with this method; `allowed` are those that it has."""
+    """The path exists, but not with this method; it has the `allowed` ones."""
 
     status = 405
-    default_type = "invalid_request_error"
 
     def __init__(self, method: str, path: str, allowed: tuple[str, ...] = ()) -> None:
         super().__init__(
@@ -248,7 +239,6 @@ class ReceiveTimeout(ApiError):
     """The body did not arrive in time."""
 
     status = 408
-    default_type = "invalid_request_error"
 
     def __init__(self, timeout_s: float) -> None:
         super().__init__(
@@ -261,7 +251,6 @@ class Conflict(ApiError):
     """The object is in a state that forbids this; a header keeps clients from retrying by themselves."""
 
     status = 409
-    default_type = "invalid_request_error"
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message, param=param, code=code, headers={"x-should-retry": "false"})
@@ -271,7 +260,6 @@ class BodyTooLarge(ApiError):
     """The body, or the uploaded file that `param` names, is over the limit."""
 
     status = 413
-    default_type = "invalid_request_error"
 
     def __init__(self, limit_bytes: int, param: str | None = None) -> None:
         super().__init__(
@@ -282,23 +270,21 @@ class BodyTooLarge(ApiError):
 
 
 class RangeNotSatisfiable(ApiError):
-    """The range that is asked for begins beyond the end of the file."""
+    """The requested range begins beyond the end of the file."""
 
     status = 416
-    default_type = "invalid_request_error"
 
     def __init__(self, num_bytes: int) -> None:
         super().__init__(
-            f"The file has {num_bytes} bytes; the range that was asked for is not among them.",
+            f"The file has {num_bytes} bytes; the requested range is not among them.",
             headers={"content-range": f"bytes */{num_bytes}"},
         )
 
 
 class UnsupportedMediaType(ApiError):
-    """The body is compressed; the header says what is taken."""
+    """The body is compressed; the header names the encodings that are accepted."""
 
     status = 415
-    default_type = "invalid_request_error"
 
     def __init__(self, encoding: str) -> None:
         super().__init__(
@@ -309,126 +295,10 @@ class UnsupportedMediaType(ApiError):
         )
 
 
-class RateLimited(ApiError):
-    """The key's minute is used up, or could never hold the request; built from the refusal."""
-
-    status = 429
-    default_type = "requests"
-    _UNITS: ClassVar[Mapping[str, str]] = {
-        "requests": "requests per min (RPM)",
-        "tokens": "tokens per min (TPM)",
-        "calls": "calls per min, to all that is not a model",
-    }
-
-    def __init__(self, denied: Denied, organization: str, model: str | None = None) -> None:
-        named = f"for {shorten(model)} " if model else ""
-        where = f"{named}in organization {organization} on {self._UNITS[denied.dimension]}"
-        if denied.retry_after_s is None:
-            advice = (
-                "The input or output tokens must be reduced in order to run successfully."
-                if denied.dimension == "tokens"
-                else "Ask the operator for a higher limit."
-            )
-            message = f"Request too large {where}: Limit {denied.limit}, Requested {denied.requested}. {advice}"
-            headers = {"x-should-retry": "false"}
-        else:
-            wait_s = max(denied.retry_after_s, 0.001)
-            message = (
-                f"Rate limit reached {where}: Limit {denied.limit}, Used {denied.used}, Requested {denied.requested}. "
-                f"Please try again in {render_duration(wait_s)}."
-            )
-            headers = retry_headers(wait_s)
-        kind = "tokens" if denied.dimension == "tokens" else "requests"
-        super().__init__(message, code="rate_limit_exceeded", type=kind, headers=headers)
-
-
-class QuotaExceeded(ApiError):
-    """The account's quota is used up, or another bound on what it may have; waiting a little does not help."""
-
-    status = 429
-    default_type = "insufficient_quota"
-
-    def __init__(self, message: str = "", code: str = "insufficient_quota") -> None:
-        message = message or "You exceeded your current quota. Please ask the operator for more."
-        super().__init__(message, code=code, headers={"x-should-retry": "false"})
-
-
-class SignInLimited(ApiError):
-    """Too many sign-ins to the console have failed; the next may come in `wait_s` seconds."""
-
-    status = 429
-    default_type = "rate_limit_error"
-
-    def __init__(self, wait_s: float) -> None:
-        super().__init__(
-            f"Too many sign-ins have failed. Please wait for {render_duration(wait_s)}, then try again.",
-            headers=retry_headers(wait_s),
-        )
-
-
-class ResourceUnavailable(ApiError):
-    """There is no place for a flex request, which is the first to be refused; nothing was counted."""
-
-    status = 429
-    default_type = "resource_unavailable"
-
-    def __init__(self, retry_after_s: float = 1.0) -> None:
-        super().__init__(
-            "Resource unavailable: the model has no place for flex requests right now. Please try again later, or "
-            "leave 'service_tier' out.",
-            code="resource_unavailable",
-            headers=retry_headers(retry_after_s),
-        )
-
-
 class ClientGone(ApiError):
     """The client cancelled the request; only the log sees this error."""
 
     status = 499
-    default_type = "invalid_request_error"
 
     def __init__(self) -> None:
         super().__init__("The request was cancelled by the client.", code="request_cancelled")
-
-
-class Unavailable(ApiError):
-    """Something that the service needs is away; trying again in `retry_after_s` seconds may help."""
-
-    status = 503
-
-    def __init__(self, message: str, retry_after_s: float = 1.0, code: str | None = None) -> None:
-        super().__init__(message, code=code, headers=retry_headers(retry_after_s))
-
-
-class EngineOverloaded(Unavailable):
-    """Every place in the engine is taken."""
-
-    def __init__(self, retry_after_s: float = 1.0) -> None:
-        super().__init__("The engine is currently overloaded, please try again later.", retry_after_s)
-
-
-class StoresAway(Unavailable):
-    """The database or the object store is away, or has not taken what was to be kept."""
-
-
-class NoPrimary(StoresAway):
-    """No server of the database takes writes: one is being made the primary, or this region is cut off from it."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The database takes no writes right now: it has no primary, or this region is cut off from it. What needs "
-            "no database goes on. Please retry your request.",
-            retry_after_s=_NEXT_PRIMARY_S,
-            code="database_without_primary",
-        )
-
-
-class InsufficientStorage(ApiError):
-    """There is no room left to store what was sent; nothing of it was kept."""
-
-    status = 507
-
-    def __init__(self, message: str = "There is no room left to store this.") -> None:
-        super().__init__(
-            f"{message} Delete files you no longer need, or ask the operator.", code="insufficient_storage"
-        )

@@ -1,7 +1,4 @@
-"""Translates any exception into the error that a client gets: the one place for failures of engines and stores.
-
-Called by each door: the HTTP middleware, the streams, the WebSocket and the lines of batches.
-"""
+"""Translates failures of engines and stores into the errors that clients get, over HTTP and in batches."""
 
 from sqlalchemy.exc import DBAPIError
 
@@ -18,10 +15,9 @@ from deployments.state.item_quota import TooManyItems
 from deployments.state.objects.store import StoreFull, StoreUnavailable
 from deployments.state.quotas import TooManyObjects
 from serve_app.errors import api
-from serve_app.errors.api import (
+from serve_app.errors.api import ApiError, BadRequest
+from serve_app.errors.capacity import (
     STORED_FILES_AWAY,
-    ApiError,
-    BadRequest,
     EngineOverloaded,
     InsufficientStorage,
     NoPrimary,
@@ -31,8 +27,6 @@ from serve_app.errors.api import (
 )
 
 _FULL = ("disk is full", "No space left", "could not extend file")  # SQLite, the system, PostgreSQL.
-
-
 _TOO_MANY = (
     "You have {} files, uploads, vector stores and conversations, as many as you may. Delete those that you no longer "
     "need."
@@ -59,7 +53,7 @@ def translate_engine_error(error: EngineError) -> ApiError:
 
 
 def translate_error(error: BaseException) -> ApiError | None:
-    """Return the client's error for a refusal, an engine's failure or a store's failure; None for anything else."""
+    """Return the client's error for a failure of an engine or a store; None for anything unexpected."""
     match error:
         case ApiError():
             return error

@@ -7,7 +7,8 @@ import json
 from http import HTTPStatus
 from pathlib import Path
 
-from serve_app.errors.api import ApiError, BadRequest, NotFound, ReceiveTimeout, Unavailable
+from serve_app.errors.api import ApiError, BadRequest, NotFound, ReceiveTimeout
+from serve_app.errors.capacity import Unavailable
 from serve_app.front.files import write_private
 
 LIVE = '{"status":"ok"}'

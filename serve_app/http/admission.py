@@ -16,10 +16,8 @@ from deployments.models.contract.engine import Usage
 from deployments.patience import USUAL, Patience
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import weighted
-from deployments.waiting import Lanes
-from serve_app.errors.api import EngineOverloaded, RateLimited
-from serve_app.errors.text import render_duration
-from serve_app.http.key_watch import KeyWatch
+from serve_app.errors.capacity import EngineOverloaded, RateLimited, render_duration
+from serve_app.http.auth import KeyWatch
 from serve_app.operations.outcome import Cost
 
 UNKNOWN_COMPLETION_TOKENS = 1024

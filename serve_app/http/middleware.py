@@ -1,13 +1,11 @@
-"""What every HTTP request passes first and every answer passes last: ids, headers, bounds on the body, refusals.
+"""The middleware of every HTTP request and answer: ids, headers, the request log, errors.
 
 Plain ASGI. Nothing here looks into a body, and no message of an answer is held back.
 """
 
-import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,9 +13,8 @@ import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
-from serve_app.errors.api import ApiError, BodyTooLarge, ReceiveTimeout, UnsupportedMediaType
+from serve_app.errors.api import ApiError
 from serve_app.http.admission import Admission, quota_headers
-from serve_app.http.memory import LARGE_BYTES, give_back_memory
 from serve_app.telemetry.log import api_error_for
 from serve_app.telemetry.trace import Observer, RequestTrace
 
@@ -26,27 +23,13 @@ TRACE = "manta.trace"
 REQUEST_ID = "manta.request_id"
 """Where an ASGI scope holds the id that the front gave the request, if it came through one."""
 
-# A method is a word of the client's choosing, so others are not written down.
+# The client may send any word as its method; others are not logged.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _STATIC_HEADERS = (
     (b"openai-version", b"2020-10-01"),
     (b"strict-transport-security", b"max-age=31536000"),
     (b"x-content-type-options", b"nosniff"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class BodyLimits:
-    """How large a request body may be and how slowly it may come.
-
-    A body has `grace_s` to arrive, and a second more for every `min_bytes_per_s` that have arrived. `param` is the
-    parameter that an error blames.
-    """
-
-    max_bytes: int = 64 * 1024 * 1024
-    grace_s: float = 30.0
-    min_bytes_per_s: float = 64 * 1024
-    param: str | None = None
 
 
 class RequestMiddleware:
@@ -123,89 +106,6 @@ class RequestMiddleware:
         return headers
 
 
-class BodyLimitMiddleware:
-    """Refuses bodies that are too large or too slow, before the rest of them is read.
-
-    `exceptions` holds the bounds of paths that have their own, `below` those of all paths that begin so.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        bounds: BodyLimits,
-        exceptions: Mapping[str, BodyLimits] | None = None,
-        below: Mapping[str, BodyLimits] | None = None,
-    ) -> None:
-        self._app = app
-        self._bounds = bounds
-        self._exceptions = exceptions or {}
-        self._below = below or {}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its body bounded.
-
-        Raises:
-            UnsupportedMediaType: at once, for a body that is compressed.
-            BodyTooLarge, ReceiveTimeout: at once for a body declared too large, else while it is received.
-        """
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        encoding = _header(scope, b"content-encoding").decode("latin-1")
-        if encoding.lower() not in ("", "identity"):
-            raise UnsupportedMediaType(encoding)
-        bounds = self._bounds_of(scope["path"])
-        if declared_bytes(scope) > bounds.max_bytes:
-            raise BodyTooLarge(bounds.max_bytes, bounds.param)
-        limited = _LimitedReceive(receive, bounds)
-        try:
-            await self._app(scope, limited, send)
-        finally:
-            if limited.num_bytes >= LARGE_BYTES:
-                await give_back_memory()
-
-    def _bounds_of(self, path: str) -> BodyLimits:
-        for beginning, bounds in self._below.items():
-            if path.startswith(beginning):
-                return bounds
-        return self._exceptions.get(path, self._bounds)
-
-
-class _LimitedReceive:
-    """An ASGI receive that bounds what comes through it; once the body is complete it only passes on."""
-
-    __slots__ = ("_bounds", "_deadline", "_is_complete", "_receive", "num_bytes")
-
-    def __init__(self, receive: Receive, bounds: BodyLimits) -> None:
-        self._receive = receive
-        self._bounds = bounds
-        self.num_bytes = 0
-        self._is_complete = False
-        self._deadline: float | None = None
-
-    async def __call__(self) -> Message:
-        if self._is_complete:
-            return await self._receive()
-        message = await self._receive_in_time()
-        self.num_bytes += len(message.get("body", b""))
-        if self.num_bytes > self._bounds.max_bytes:
-            raise BodyTooLarge(self._bounds.max_bytes, self._bounds.param)
-        self._is_complete = not message.get("more_body", False)
-        return message
-
-    async def _receive_in_time(self) -> Message:
-        now = asyncio.get_running_loop().time()
-        if self._deadline is None:
-            self._deadline = now + self._bounds.grace_s
-        allowed = self._deadline + self.num_bytes / self._bounds.min_bytes_per_s
-        try:
-            async with asyncio.timeout_at(allowed):
-                return await self._receive()
-        except TimeoutError:
-            raise ReceiveTimeout(self._bounds.grace_s) from None
-
-
 class _WholeAnswer:
     """An ASGI send that sends an answer whole: a client of HTTP/1.0 would take the sizes of its chunks for content."""
 
@@ -251,19 +151,41 @@ async def _refuse(trace: RequestTrace, send: Send, error: ApiError) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def declared_bytes(scope: Scope) -> int:
-    """Return how many bytes the body has by its `content-length`, 0 where there is none."""
-    value = _header(scope, b"content-length")
-    # Python refuses to read numbers of thousands of digits; one of twenty is too large already.
-    return int(value[:20]) if value.isdigit() else 0
-
-
-def _header(scope: Scope, name: bytes) -> bytes:
-    """Return the value of a header, empty where there is none."""
-    return next((value for key, value in scope["headers"] if key == name), b"")
-
-
 def _strip_trailing_slash(scope: Scope) -> None:
     path = scope["path"]
     if len(path) > 1 and path.endswith("/"):
         scope["path"] = path.rstrip("/") or "/"
+
+
+class OwnHeaders(dict[str, Any]):
+    """A start message that keeps the request id it was created with, whatever Serve adds to it.
+
+    Serve adds a second `x-request-id` to every answer, but OpenAI's clients read that header as one value.
+    """
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        return self._own(value) if key == "headers" else value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value as `[]` does; `dict.get` would not call `__getitem__`."""
+        return self[key] if key in self else default  # noqa: SIM401
+
+    def _own(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        first = next((header for header in headers if header[0].lower() == b"x-request-id"), None)
+        return [header for header in headers if header is first or header[0].lower() != b"x-request-id"]
+
+
+class OwnRequestIds:
+    """Keeps the request ids of answers: see `OwnHeaders`."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with the start message of its answer protected."""
+
+        async def send_own(message: Message) -> None:
+            await send(OwnHeaders(message) if message["type"] == "http.response.start" else message)
+
+        await self._app(scope, receive, send_own)

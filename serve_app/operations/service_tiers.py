@@ -12,7 +12,7 @@ from deployments.models.contract.engine import EngineStream, ServiceTier
 from deployments.models.contract.errors import Overloaded
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
-from serve_app.errors.api import ResourceUnavailable
+from serve_app.errors.capacity import ResourceUnavailable
 from serve_app.schemas.base import OperationRequest
 
 ENGINE_PRIORITY: Final[Mapping[ServiceTier, int]] = {"priority": -1, "default": 0, "flex": 1}

@@ -8,8 +8,8 @@ from deployments.state.batches.ledger import CannotCancel
 from deployments.state.batches.rows import Batch, NewBatch
 from deployments.state.batches.store import BatchNotFound, TooManyBatches
 from deployments.state.identity.principal import Principal
-from serve_app.errors.api import BadRequest, Conflict, NotFound, QuotaExceeded, RetentionForbids
-from serve_app.errors.text import shorten
+from serve_app.errors.api import BadRequest, Conflict, NotFound, RetentionForbids, shorten
+from serve_app.errors.capacity import QuotaExceeded
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
 from serve_app.routes.contract import answers

@@ -9,8 +9,7 @@ from starlette.responses import Response
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.values import Conversation, ConversationMissing, Item
-from serve_app.errors.api import NotFound, RetentionForbids
-from serve_app.errors.text import shorten
+from serve_app.errors.api import NotFound, RetentionForbids, shorten
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers

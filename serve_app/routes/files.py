@@ -9,8 +9,7 @@ from deployments.operations import Operation
 from deployments.state.files.store import FileInUse, FileNotFound, StoredFile
 from deployments.state.files.store import Page as FilePage
 from deployments.state.identity.principal import Principal
-from serve_app.errors.api import Conflict, NotFound, RetentionForbids
-from serve_app.errors.text import shorten
+from serve_app.errors.api import Conflict, NotFound, RetentionForbids, shorten
 from serve_app.http.content import begin_content, parse_range
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers

@@ -13,16 +13,8 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.routing import BaseRoute, Route
 
 from deployments.state.identity.keys import KeyChange, NewKey
-from serve_app.errors.api import (
-    ApiError,
-    BadRequest,
-    NotFound,
-    PermissionDenied,
-    RateLimited,
-    Unauthenticated,
-    Unavailable,
-    WireError,
-)
+from serve_app.errors.api import ApiError, BadRequest, NotFound, PermissionDenied, Unauthenticated, WireError
+from serve_app.errors.capacity import RateLimited, Unavailable
 from serve_app.routes.contract import Contract, contract_of
 
 _REFERENCE = "#/components/schemas/{model}"

@@ -14,8 +14,7 @@ from starlette.responses import Response
 
 from deployments.state.identity.key_store import KeyNotFound
 from deployments.state.identity.keys import ApiKey, NewKey
-from serve_app.errors.api import NotFound
-from serve_app.errors.text import shorten
+from serve_app.errors.api import NotFound, shorten
 from serve_app.operations.scopes import within
 from serve_app.routes.access import Deleted, actor_of, admin_caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers

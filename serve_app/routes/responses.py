@@ -10,8 +10,7 @@ from typing_extensions import TypedDict
 
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.values import Item, StoredTurn
-from serve_app.errors.api import BadRequest, NotFound
-from serve_app.errors.text import shorten
+from serve_app.errors.api import BadRequest, NotFound, shorten
 from serve_app.http.admission import Ticket
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.outcome import Outcome

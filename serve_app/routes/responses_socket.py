@@ -28,8 +28,7 @@ from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.services import Services
 from serve_app.telemetry.log import api_error_for
 from serve_app.telemetry.trace import RequestTrace
-from serve_app.validation.body import parse_json_body
-from serve_app.validation.json_limits import JsonRefused, parse_json
+from serve_app.validation.body import JsonRefused, parse_json, parse_json_body
 
 ROUTE = "/v1/responses (socket)"
 MAX_WAITING = 8

@@ -14,9 +14,10 @@ from deployments.state.files.content import FileWriter, NewFile
 from deployments.state.files.store import FileStore, Hold, StoredFile
 from deployments.state.identity.principal import Principal
 from deployments.state.retention import FilesConfig
-from serve_app.errors.api import BadRequest, BodyTooLarge, QuotaExceeded
+from serve_app.errors.api import BadRequest, BodyTooLarge
+from serve_app.errors.capacity import QuotaExceeded
+from serve_app.http.body_limits import declared_bytes
 from serve_app.http.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
-from serve_app.http.middleware import declared_bytes
 from serve_app.routes.paging import parse_number
 from serve_app.schemas.files import FileForm
 from serve_app.services import Services

@@ -24,16 +24,8 @@ from deployments.state.uploads.rows import (
     WrongChecksum,
     WrongSize,
 )
-from serve_app.errors.api import (
-    ApiError,
-    BadRequest,
-    BodyTooLarge,
-    Conflict,
-    NotFound,
-    QuotaExceeded,
-    RetentionForbids,
-)
-from serve_app.errors.text import shorten
+from serve_app.errors.api import ApiError, BadRequest, BodyTooLarge, Conflict, NotFound, RetentionForbids, shorten
+from serve_app.errors.capacity import QuotaExceeded
 from serve_app.http.forms import PartBegin, PartData
 from serve_app.routes.access import caller, json_response, services_of
 from serve_app.routes.contract import answers

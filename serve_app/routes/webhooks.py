@@ -14,8 +14,8 @@ from deployments.state.identity.principal import Principal
 from deployments.state.webhooks.rows import EVENT_TYPES, MAX_ENDPOINTS, EndpointMissing, TooManyEndpoints, new_event
 from deployments.state.webhooks.store import WebhookStore
 from deployments.tools.outbound.errors import AddressRefused, OutboundError
-from serve_app.errors.api import BadRequest, NotFound, QuotaExceeded
-from serve_app.errors.text import shorten
+from serve_app.errors.api import BadRequest, NotFound, shorten
+from serve_app.errors.capacity import QuotaExceeded
 from serve_app.routes.access import Deleted, actor_of, caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after

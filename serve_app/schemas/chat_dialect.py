@@ -13,7 +13,7 @@ from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE
 from serve_app.schemas.messages import AssistantMessage, Message
 from serve_app.schemas.refused_options import REFUSED_IN_CHAT
 from serve_app.schemas.structured_outputs import rewrite_form
-from serve_app.validation.json_limits import is_json_object
+from serve_app.validation.body import is_json_object
 
 DROPPED = frozenset(
     {

@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from serve_app.errors.api import BadRequest
-from serve_app.errors.text import shorten
+from serve_app.errors.api import BadRequest, shorten
 
 _MAX_FINDINGS = 256
 _QUOTED = re.compile(r"'([^']*)'")

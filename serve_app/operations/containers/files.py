@@ -18,8 +18,8 @@ from deployments.tools.code_interpreter.messages import ContainerFile, Container
 from deployments.tools.config import CodeInterpreterConfig
 from deployments.tools.sandbox.root import WORK_FOLDER
 from deployments.tools.sandbox.text import is_safe_path
-from serve_app.errors.api import STORED_FILES_AWAY, BadRequest, BodyTooLarge, NotFound, StoresAway
-from serve_app.errors.text import shorten
+from serve_app.errors.api import BadRequest, BodyTooLarge, NotFound, shorten
+from serve_app.errors.capacity import STORED_FILES_AWAY, StoresAway
 from serve_app.operations.containers.refusals import expired, no_file, translated
 
 _PIECE_BYTES = 1024 * 1024

@@ -9,8 +9,8 @@ from deployments.tools.code_interpreter.messages import (
     ContainerRefused,
     InterpreterAway,
 )
-from serve_app.errors.api import BadRequest, NotFound, QuotaExceeded, Unavailable
-from serve_app.errors.text import shorten
+from serve_app.errors.api import BadRequest, NotFound, shorten
+from serve_app.errors.capacity import QuotaExceeded, Unavailable
 
 EXPIRED = "container_expired"
 

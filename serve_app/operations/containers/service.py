@@ -15,8 +15,7 @@ from deployments.state.identity.principal import Principal
 from deployments.tools.code_interpreter.client import RemoteHosts
 from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerGone
 from deployments.tools.config import MEMORY_BYTES, CodeInterpreterConfig
-from serve_app.errors.api import BadRequest, NotFound
-from serve_app.errors.text import shorten
+from serve_app.errors.api import BadRequest, NotFound, shorten
 from serve_app.operations.containers.files import ContainerFiles, place_of
 from serve_app.operations.containers.refusals import too_many, translated
 

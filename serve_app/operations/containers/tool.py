@@ -16,7 +16,8 @@ from deployments.state.files.store import StoredFile
 from deployments.tools.code_interpreter.client import RemoteHosts
 from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerGone
 from deployments.tools.config import CodeInterpreterConfig
-from serve_app.errors.api import ApiError, NotFound, QuotaExceeded, Unavailable
+from serve_app.errors.api import ApiError, NotFound
+from serve_app.errors.capacity import QuotaExceeded, Unavailable
 from serve_app.operations.containers.citations import WrittenFiles
 from serve_app.operations.containers.files import path_in
 from serve_app.operations.containers.refusals import expired
@@ -33,7 +34,7 @@ from serve_app.operations.responses.tools.contract import (
     WritingTool,
 )
 from serve_app.schemas.responses.code_interpreter import AutoContainer, CodeInterpreterTool
-from serve_app.validation.json_limits import is_json_object
+from serve_app.validation.body import is_json_object
 
 TYPE: Final = Operation.CODE_INTERPRETER
 OUTPUTS: Final = "code_interpreter_call.outputs"

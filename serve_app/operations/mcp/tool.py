@@ -15,8 +15,7 @@ from deployments.tools.config import McpConfig
 from deployments.tools.mcp.client import McpServers, McpSession
 from deployments.tools.mcp.messages import CallResult, ListedTool, McpFailure, ServerAddress
 from deployments.tools.outbound.errors import AddressRefused
-from serve_app.errors.api import BadRequest
-from serve_app.errors.text import shorten
+from serve_app.errors.api import BadRequest, shorten
 from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.events.written_call import FieldInWriting

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from deployments.config import Section
 from deployments.models.contract.engine import EngineRequest, ModelDirectory
 from deployments.models.contract.errors import EngineDied, EngineError
-from serve_app.errors.api import Unavailable
+from serve_app.errors.capacity import Unavailable
 from serve_app.operations.safety.guard import GuardModel
 
 _GUARD_PROMPT = (

@@ -16,7 +16,7 @@ from deployments.models.contract.errors import EngineDied, EngineError, Overload
 from deployments.state.identity.principal import Principal
 from deployments.tools.documents.chunks import Chunk
 from deployments.tools.search_index.rows import Vectors
-from serve_app.errors.api import Unavailable
+from serve_app.errors.capacity import Unavailable
 from serve_app.errors.translate import translate_engine_error
 from serve_app.operations.embeddings import EmbeddingOperation
 from serve_app.operations.routing import CacheSalt

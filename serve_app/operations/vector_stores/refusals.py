@@ -10,8 +10,8 @@ from deployments.state.vector_stores.rows import (
     StoreHasExpired,
     StoreMissing,
 )
-from serve_app.errors.api import BadRequest, NotFound, QuotaExceeded
-from serve_app.errors.text import shorten
+from serve_app.errors.api import BadRequest, NotFound, shorten
+from serve_app.errors.capacity import QuotaExceeded
 
 EXPIRED = "vector_store_expired"
 

@@ -19,7 +19,7 @@ from deployments.tools.search_index.pair import IndexPair
 from deployments.tools.search_index.ranking import fuse
 from deployments.tools.search_index.rows import ChunkKey, Vectors
 from deployments.tools.search_index.terms import TermCoder
-from serve_app.errors.api import Unavailable
+from serve_app.errors.capacity import Unavailable
 from serve_app.operations.vector_stores.embedder import Embedder
 from serve_app.operations.vector_stores.indexing import chunk_label
 from serve_app.operations.vector_stores.refusals import expired, no_store

@@ -19,8 +19,7 @@ from deployments.state.vector_stores.rows import (
 )
 from deployments.state.vector_stores.store import StoreChange, VectorStores
 from deployments.tools.config import FileSearchConfig
-from serve_app.errors.api import NotFound, RetentionForbids
-from serve_app.errors.text import shorten
+from serve_app.errors.api import NotFound, RetentionForbids, shorten
 from serve_app.operations.vector_stores.refusals import no_store, too_many_stores, translated
 from serve_app.schemas.vector_stores import (
     StoreCreateRequest,

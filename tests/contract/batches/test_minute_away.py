@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from deployments.state.objects.config import ResolvedObjectStore
-from serve_app.errors.api import STORED_FILES_AWAY
+from serve_app.errors.capacity import STORED_FILES_AWAY
 from tests.contract.batches.outages import Relay, Watched
 from tests.contract.batches.process import AS_SERVED, open_all
 from tests.contract.batches.runs import NUM_LINES, Runs

@@ -50,9 +50,9 @@ from deployments.tools.web_search.reader import PageReader
 from deployments.tools.web_search.setup import create_provider
 from serve_app.asgi import create_asgi_app
 from serve_app.http.admission import Admission
-from serve_app.http.middleware import BodyLimits
+from serve_app.http.body_limits import BodyLimits
+from serve_app.http.connections import SocketPlaces
 from serve_app.http.sse import Silence
-from serve_app.http.web_sockets import SocketPlaces
 from serve_app.operations.built_ins import create_tooling
 from serve_app.operations.containers.service import Containers
 from serve_app.operations.containers.tool import CodeInterpreter

@@ -18,7 +18,7 @@ from deployments.state.database.tables import regions
 from deployments.state.identity.key_store import MAX_BEHIND_S, KeyStore
 from deployments.state.identity.keys import NewKey, digest_of
 from deployments.state.regions.register import RegionRegister
-from serve_app.errors.api import NoPrimary
+from serve_app.errors.capacity import NoPrimary
 from serve_app.errors.translate import translate_error
 from tests.contract.state.postgres import PostgresServer, create_tables, run_apart
 from tests.waiting import eventually

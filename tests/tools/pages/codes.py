@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from serve_app.errors import api
+from serve_app.errors import api, capacity
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("serve_app", "deployments", "batch")
@@ -134,13 +134,13 @@ def _literals(
 
 
 def _status_of(name: str) -> int | None:
-    kind = getattr(api, name, None)
+    kind = getattr(api, name, None) or getattr(capacity, name, None)
     is_error = isinstance(kind, type) and issubclass(kind, api.ApiError)
     return kind.status if is_error and isinstance(kind, type) else None  # type: ignore[attr-defined]
 
 
 def _given_above(node: ast.ClassDef) -> Iterator[Found]:
-    """Yield the codes that a class of `serve_app.errors.api` hands to `super().__init__`, or has as a default."""
+    """Yield the codes that a class of `serve_app.errors` hands to `super().__init__`, or has as a default."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "__init__":
             for keyword in inner.keywords:

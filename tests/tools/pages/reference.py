@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from deployments.patience import USUAL, waits
 from deployments.state.usage.record import RequestRecord
 from serve_app.asgi import ROUTES
-from serve_app.errors import api
+from serve_app.errors import api, capacity
 from serve_app.front.timings import FrontTimings
 from serve_app.telemetry.series import COPIES_LAG, COPIES_OWED, MOVED, PART_UP, PrometheusMetrics
 from tests.tools.pages.codes import ANSWER, find_codes
@@ -134,7 +134,8 @@ def _errors() -> str:
         depth, kind = pending.pop(0)
         first = (inspect.getdoc(kind) or "").split("\n")[0]
         rows.append(f"| {'· ' * depth}`{kind.__name__}` | {kind.status} | `{kind.default_type}` | {first} |")
-        pending[:0] = [(depth + 1, below) for below in kind.__subclasses__() if below.__module__ == api.__name__]
+        below = [one for one in kind.__subclasses__() if one.__module__ in (api.__name__, capacity.__name__)]
+        pending[:0] = [(depth + 1, one) for one in sorted(below, key=lambda one: one.status)]
     places: dict[str, list[str]] = {}
     for found in find_codes():
         statuses = ", ".join(str(status) for status in sorted(found.statuses)) if found.where == ANSWER else ""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from deployments.limits.contract import Quota
 from deployments.models.contract.engine import Usage
-from serve_app.errors.api import EngineOverloaded, RateLimited
+from serve_app.errors.capacity import EngineOverloaded, RateLimited
 from serve_app.http.admission import (
     UNKNOWN_COMPLETION_TOKENS,
     Admission,

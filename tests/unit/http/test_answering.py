@@ -14,7 +14,7 @@ from deployments.models.contract.errors import EngineDied, EngineError, Overload
 from deployments.patience import USUAL
 from serve_app.errors.api import KeyRevoked
 from serve_app.http.admission import Admission
-from serve_app.http.key_watch import KeyWatch
+from serve_app.http.auth import KeyWatch
 from serve_app.http.sse import OutcomeResponse, Silence
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.telemetry.trace import RequestTrace

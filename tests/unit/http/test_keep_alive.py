@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from serve_app.http.keep_alive import end_timers_of_lost_connections
+from serve_app.http.connections import end_timers_of_lost_connections
 from tests.waiting import eventually
 
 NUM_REQUESTS = 5

@@ -9,10 +9,10 @@ from deployments.models.contract.errors import Overloaded
 from deployments.state.objects.store import StoreFull, StoreUnavailable
 from serve_app.errors.api import ApiError, BodyTooLarge, InvalidKey, ReceiveTimeout
 from serve_app.http.admission import Admission
-from serve_app.http.memory import LARGE_BYTES
-from serve_app.http.middleware import TRACE, BodyLimitMiddleware, BodyLimits, RequestMiddleware
-from serve_app.telemetry.series import PrometheusMetrics
-from serve_app.telemetry.trace import MAX_UNAUTHENTICATED, Observer
+from serve_app.http.body_limits import LARGE_BYTES, BodyLimitMiddleware, BodyLimits
+from serve_app.http.middleware import TRACE, RequestMiddleware
+from serve_app.telemetry.observer import MAX_UNAUTHENTICATED, Observer
+from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.keys import principal_of_key
 
@@ -307,7 +307,7 @@ async def test_memory_is_given_back_after_a_large_body_and_no_other(monkeypatch,
     async def give_back():
         given_back.append(True)
 
-    monkeypatch.setattr("serve_app.http.middleware.give_back_memory", give_back)
+    monkeypatch.setattr("serve_app.http.body_limits.give_back_memory", give_back)
     server = Server(body(b"x" * (num_bytes - 1), more=True), body(b"x"))
     await bounded(max_bytes=2 * LARGE_BYTES)(scope(), server.receive, server.send)
     assert len(given_back) == times

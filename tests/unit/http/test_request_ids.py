@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from serve_app.http.request_ids import OwnHeaders, OwnRequestIds
+from serve_app.http.middleware import OwnHeaders, OwnRequestIds
 
 OURS = [(b"x-request-id", b"req_ours"), (b"content-type", b"text/plain")]
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from deployments.models.contract.engine import EngineRequest, Usage
 from deployments.models.contract.errors import EngineDied, Overloaded, RequestRejected
 from serve_app.config import ServiceConfig
-from serve_app.errors.api import Unavailable
+from serve_app.errors.capacity import Unavailable
 from serve_app.operations.safety.moderation import ModerationConfig, ModerationStream, Moderator
 from serve_app.schemas.moderations import CATEGORIES
 from tests.twins.engine import MemoryDirectory, Script, ScriptedEngine, model_card

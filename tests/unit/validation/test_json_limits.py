@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve_app.validation.json_limits import (
+from serve_app.validation.body import (
     MAX_CONTAINERS,
     MAX_DEPTH,
     MAX_MEMBERS,

@@ -11,8 +11,8 @@ from deployments.operations import Operation
 from deployments.state.files.store import FileNotFound, FileStore, StoredFile
 from deployments.state.identity.principal import Principal
 from deployments.state.objects.store import StoreUnavailable
-from serve_app.errors.api import STORED_FILES_AWAY, BadRequest, NotFound, RetentionForbids, StoresAway
-from serve_app.errors.text import shorten
+from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, shorten
+from serve_app.errors.capacity import STORED_FILES_AWAY, StoresAway
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.items import READABLE_FILES

@@ -11,8 +11,7 @@ from typing import Any
 
 import orjson
 
-from serve_app.errors.api import BadRequest
-from serve_app.errors.text import shorten
+from serve_app.errors.api import BadRequest, shorten
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.tools.approvals import NOT_DECIDED, declined, function_name
 from serve_app.schemas.base import estimate_tokens

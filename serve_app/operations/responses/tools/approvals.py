@@ -4,8 +4,7 @@ import hashlib
 import re
 from collections.abc import Collection, Sequence
 
-from serve_app.errors.api import BadRequest
-from serve_app.errors.text import shorten
+from serve_app.errors.api import BadRequest, shorten
 from serve_app.operations.responses.events.writer import Item
 
 NOT_DECIDED = "This call was not carried out: the user has not approved it."

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from deployments.models.contract.engine import Usage
-from serve_app.http.middleware import BodyLimits
+from serve_app.http.body_limits import BodyLimits
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
 from tests.twins.engine import Script

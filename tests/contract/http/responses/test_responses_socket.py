@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from deployments.models.contract.errors import EngineDied
-from serve_app.http.web_sockets import SocketPlaces, bound_messages
+from serve_app.http.connections import SocketPlaces, bound_messages
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import principal, serve
 from tests.contract.http.response_calls import WEATHER, calling, messages, script

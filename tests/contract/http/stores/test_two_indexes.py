@@ -7,7 +7,7 @@ import pytest
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.vector_stores.files import StoreFilePage
 from deployments.tools.search_index.index import IndexUnavailable
-from serve_app.errors.api import Unavailable
+from serve_app.errors.capacity import Unavailable
 from serve_app.operations.vector_stores.indexing import Indexer
 from serve_app.operations.vector_stores.search import FileSearch, SearchOptions
 from serve_app.operations.vector_stores.tool import indexes_in
