@@ -24,7 +24,6 @@ from serve_app.http.middleware import RequestMiddleware
 from serve_app.operations.moderations import ModerationOperation
 from serve_app.operations.registry import find_engine_operation
 from serve_app.routes import (
-    admin_batches,
     audit_logs,
     batches,
     containers,
@@ -150,10 +149,10 @@ ROUTES = [
     Route(_KEYS + "/{key_id}", keys.limit_key, methods=["POST"]),
     Route(_KEYS + "/{key_id}", keys.revoke_key, methods=["DELETE"]),
     Route(_KEYS + "/{key_id}/rotate", keys.rotate_key, methods=["POST"]),
-    Route(_ADMIN_BATCHES, admin_batches.list_all_batches),
-    Route(_ADMIN_BATCHES + "/{batch_id}/pause", admin_batches.pause_batch, methods=["POST"]),
-    Route(_ADMIN_BATCHES + "/{batch_id}/resume", admin_batches.resume_batch, methods=["POST"]),
-    Route(_ADMIN_BATCHES + "/{batch_id}/cancel", admin_batches.cancel_any_batch, methods=["POST"]),
+    Route(_ADMIN_BATCHES, batches.list_all_batches),
+    Route(_ADMIN_BATCHES + "/{batch_id}/pause", batches.pause_batch, methods=["POST"]),
+    Route(_ADMIN_BATCHES + "/{batch_id}/resume", batches.resume_batch, methods=["POST"]),
+    Route(_ADMIN_BATCHES + "/{batch_id}/cancel", batches.cancel_any_batch, methods=["POST"]),
     Route(_ADMIN_KEYS, organization_keys.list_admin_keys),
     Route(_ADMIN_KEYS, organization_keys.create_admin_key, methods=["POST"]),
     Route(_ADMIN_KEYS + "/{key_id}", organization_keys.show_admin_key),

@@ -19,7 +19,7 @@ from serve_app.errors.api import NotFound, PermissionDenied
 from serve_app.errors.capacity import SignInLimited, Unavailable
 from serve_app.http.auth import enter_region
 from serve_app.http.middleware import REQUEST_ID
-from serve_app.routes.access import services_of
+from serve_app.routes.endpoint import services_of
 from serve_app.services import Services
 
 COOKIE = "manta_session"

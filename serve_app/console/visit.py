@@ -17,7 +17,7 @@ from serve_app.console.rendering import THEMES, render
 from serve_app.console.session import CSRF_HEADER, Session, check_origin, check_token, find_session
 from serve_app.errors.api import ApiError, BadRequest, PermissionDenied
 from serve_app.operations.scopes import check_operation
-from serve_app.routes.access import PRINCIPAL, services_of, trace_of
+from serve_app.routes.endpoint import PRINCIPAL, services_of, trace_of
 from serve_app.services import Services
 from serve_app.telemetry.log import api_error_for
 

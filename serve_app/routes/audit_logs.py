@@ -1,4 +1,4 @@
-"""/v1/organization/audit_logs: who changed keys and configuration, as OpenAI shows it. Admin keys only."""
+"""/v1/organization/audit_logs: changes of keys and configuration, as OpenAI shows them. Admin keys only."""
 
 from typing import Any
 
@@ -6,8 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.state.audit_log import AuditEntry, AuditFilter, UnknownEntry
-from serve_app.routes.access import admin_caller, json_response, services_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import admin_caller, answers, json_response, services_of
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.schemas.usage import AuditQuery
 
@@ -33,7 +32,7 @@ async def list_audit_logs(request: Request) -> Response:
 
 
 def entry_to_wire(entry: AuditEntry) -> dict[str, Any]:
-    """Return an entry as OpenAI shows it; what was changed is under the name of the event."""
+    """Return an entry as OpenAI shows it, with the change under the name of the event."""
     actor = entry.actor
     shown: dict[str, Any]
     if actor.kind == "api_key":
@@ -60,7 +59,7 @@ def entry_to_wire(entry: AuditEntry) -> dict[str, Any]:
 
 
 def _begin_of(query: AuditQuery) -> float | None:
-    """Return the first moment that is asked for; clients see and name whole seconds."""
+    """Return the earliest time that the query allows; clients use whole seconds."""
     begins = [query.effective_at_gte, None if query.effective_at_gt is None else query.effective_at_gt + 1]
     return max((begin for begin in begins if begin is not None), default=None)
 

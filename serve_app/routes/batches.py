@@ -1,27 +1,33 @@
-"""/v1/batches: create, list, retrieve, cancel. The package `batch` runs them."""
+"""/v1/batches: create, list, retrieve, cancel. Under /v1/organization/admin/batches an admin key reaches all accounts'.
+
+The package `batch` runs them.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.operations import Operation
-from deployments.state.batches.ledger import CannotCancel
+from deployments.state.audit_log import Actor
+from deployments.state.batches.ledger import CannotCancel, CannotPause
 from deployments.state.batches.rows import Batch, NewBatch
 from deployments.state.batches.store import BatchNotFound, TooManyBatches
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import BadRequest, Conflict, NotFound, RetentionForbids, shorten
 from serve_app.errors.capacity import QuotaExceeded
 from serve_app.operations.scopes import check_operation
-from serve_app.routes.access import caller, json_response, services_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import actor_of, admin_caller, answers, caller, json_response, services_of
 from serve_app.routes.paging import Page, list_to_wire, parse_query
-from serve_app.schemas.batches import WINDOW_S, BatchCreateRequest, BatchQuery, batch_to_wire
+from serve_app.schemas.batches import WINDOW_S, AllBatchesQuery, BatchCreateRequest, BatchQuery, batch_to_wire
 from serve_app.services import Services
 from serve_app.validation.body import parse_body
 
 
 @answers("openai.types.Batch", body=BatchCreateRequest)
 async def create_batch(request: Request) -> Response:
-    """Create a batch; whether its input is valid is found out afterwards."""
+    """Create a batch; its input is validated after the answer."""
     principal = await caller(request, Operation.BATCHES)
     body = await parse_body(await request.body(), BatchCreateRequest)
     return json_response(batch_to_wire(await start_batch(services_of(request), principal, body)))
@@ -31,9 +37,9 @@ async def start_batch(services: Services, principal: Principal, body: BatchCreat
     """Create a batch for a principal; return it.
 
     Raises:
-        RetentionForbids: the key may keep nothing.
-        BadRequest, PermissionDenied: there is no such endpoint for batches, or the key may not use it.
-        QuotaExceeded: the account has as many unfinished batches as it may.
+        RetentionForbids: the key may store nothing.
+        BadRequest, PermissionDenied: batches have no such endpoint, or the key may not use it.
+        QuotaExceeded: the account has too many unfinished batches.
     """
     if principal.retention == "strict":
         raise RetentionForbids("batches, whose input and output are stored")
@@ -112,5 +118,67 @@ def _check_endpoint(services: Services, principal: Principal, endpoint: str) -> 
 
 
 def unknown_batch(batch_id: str, param: str = "id") -> NotFound:
-    """Return the answer about a batch that is not there."""
+    """Return the error for an unknown batch."""
     return NotFound(f"No batch found with id '{shorten(batch_id)}'.", param=param)
+
+
+@answers(Page, of="openai.types.Batch", query=AllBatchesQuery)
+async def list_all_batches(request: Request) -> Response:
+    """Return the batches of all accounts or of one, newest first."""
+    await admin_caller(request)
+    query = parse_query(request, AllBatchesQuery)
+    store = services_of(request).batches
+    try:
+        found, has_more = await store.list_batches(query.project_id, query.limit, query.after)
+    except BatchNotFound:
+        raise unknown_batch(query.after or "", "after") from None
+    return json_response(list_to_wire([_to_wire(batch) for batch in found], has_more=has_more))
+
+
+@answers("openai.types.Batch")
+async def pause_batch(request: Request) -> Response:
+    """Start no more lines of a batch until it is resumed; its completion window goes on."""
+    return await _change(request, services_of(request).batches.pause)
+
+
+@answers("openai.types.Batch")
+async def resume_batch(request: Request) -> Response:
+    """Resume a paused batch."""
+    return await _change(request, services_of(request).batches.resume)
+
+
+@answers("openai.types.Batch")
+async def cancel_any_batch(request: Request) -> Response:
+    """Stop a batch of any account; what is done is kept."""
+    return await _change(request, services_of(request).batches.cancel_any)
+
+
+async def change_batch(
+    services: Services, change: Callable[[str, Actor], Awaitable[Batch]], batch_id: str, by: Actor
+) -> Batch:
+    """Apply an operator's change to a batch; return the batch.
+
+    Raises:
+        NotFound: there is no such batch.
+        Conflict: its status does not allow the change.
+    """
+    try:
+        batch = await change(batch_id, by)
+    except BatchNotFound:
+        raise unknown_batch(batch_id) from None
+    except CannotCancel as refused:
+        raise Conflict(f"Cannot cancel a batch with status '{refused.status}'.") from None
+    except CannotPause as refused:
+        raise Conflict(f"Cannot pause a batch with status '{refused.status}'.") from None
+    services.wake_batches()
+    return batch
+
+
+async def _change(request: Request, change: Callable[[str, Actor], Awaitable[Batch]]) -> Response:
+    principal = await admin_caller(request)
+    batch_id = request.path_params["batch_id"]
+    return json_response(_to_wire(await change_batch(services_of(request), change, batch_id, actor_of(principal))))
+
+
+def _to_wire(batch: Batch) -> dict[str, Any]:
+    return {**batch_to_wire(batch), "project_id": batch.account}

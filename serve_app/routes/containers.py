@@ -13,15 +13,14 @@ from deployments.state.containers import ContainerPage, StoredContainer
 from deployments.state.identity.principal import Principal
 from deployments.tools.code_interpreter.messages import ContainerFile
 from serve_app.errors.api import BadRequest, NotFound, RetentionForbids
-from serve_app.http.content import begin_content
 from serve_app.http.forms import FormEvent, PartBegin, PartData
 from serve_app.operations.containers.files import ContainerFiles, FileCopy, path_in
 from serve_app.operations.containers.refusals import expired
 from serve_app.operations.containers.service import Containers, NewContainer
-from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import Deleted, answers, caller, deleted_response, json_response, services_of, trace_of
+from serve_app.routes.file_content import begin_content, form_events
 from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query, unknown_after
-from serve_app.routes.upload import form_events
+from serve_app.schemas.base import PageQuery
 from serve_app.schemas.containers import (
     ContainerCreateRequest,
     ContainerFileRequest,
@@ -30,28 +29,26 @@ from serve_app.schemas.containers import (
     container_file_to_wire,
     container_to_wire,
 )
-from serve_app.schemas.paging import PageQuery
 from serve_app.validation.body import parse_body
 
 
 @answers("openai.types.ContainerCreateResponse", body=ContainerCreateRequest)
 async def create_container(request: Request) -> Response:
-    """Make a container, with copies of files in it."""
+    """Create a container, with copies of files in it."""
     principal, containers = await _caller(request)
     if principal.retention == "strict":
         raise RetentionForbids("containers that outlive a response")
     body = await parse_body(await request.body(), ContainerCreateRequest)
     minutes = body.expires_after.minutes if body.expires_after is not None else None
-    made = await containers.create(
-        principal, NewContainer(body.name, minutes, body.memory_limit, tuple(body.file_ids or ()))
-    )
+    new = NewContainer(body.name, minutes, body.memory_limit, tuple(body.file_ids or ()))
+    created = await containers.create(principal, new)
     trace_of(request).tool_use = ToolUse(code_sessions=1)
-    return json_response(container_to_wire(made))
+    return json_response(container_to_wire(created))
 
 
 @answers(Page, of="openai.types.ContainerListResponse", query=ContainerQuery)
 async def list_containers(request: Request) -> Response:
-    """Return the account's containers, in pages; those that have ended are shown for an hour."""
+    """Return the account's containers, in pages; ended ones are shown for an hour."""
     principal, containers = await _caller(request)
     query = parse_query(request, ContainerQuery)
     page = ContainerPage(query.limit, query.is_ascending, query.after, query.name)
@@ -66,23 +63,25 @@ async def list_containers(request: Request) -> Response:
 async def retrieve_container(request: Request) -> Response:
     """Return a container; counts as a use of it."""
     principal, containers = await _caller(request)
-    return json_response(container_to_wire(await containers.look(principal.account, _id_of(request))))
+    return json_response(
+        container_to_wire(await containers.look(principal.account, request.path_params["container_id"]))
+    )
 
 
 @answers(Deleted)
 async def delete_container(request: Request) -> Response:
-    """End a container; everything in it is gone."""
+    """Delete a container and everything in it."""
     principal, containers = await _caller(request)
-    container_id = _id_of(request)
+    container_id = request.path_params["container_id"]
     await containers.delete(principal.account, container_id)
     return deleted_response(container_id, "container.deleted")
 
 
 @answers("openai.types.containers.FileCreateResponse", body=ContainerFileRequest, form=ContainerFileUpload)
 async def create_file(request: Request) -> Response:
-    """Put a file into a container: the one in a multipart form, or a copy of one that was uploaded before."""
+    """Put a file into a container: from a multipart form, or a copy of an uploaded file."""
     principal, containers = await _caller(request)
-    container = await containers.find(principal.account, _id_of(request))
+    container = await containers.find(principal.account, request.path_params["container_id"])
     if not container.is_running:
         raise expired(container.container_id)
     if request.headers.get("content-type", "").startswith("multipart/"):
@@ -99,23 +98,23 @@ async def list_files(request: Request) -> Response:
     """Return the files in a container, in pages."""
     principal, containers = await _caller(request)
     query = parse_query(request, PageQuery)
-    container = await containers.find(principal.account, _id_of(request))
+    container = await containers.find(principal.account, request.path_params["container_id"])
     files, has_more = cut_page(await containers.files.list_files(container), query, lambda file: file.file_id)
     return json_response(list_to_wire([_to_wire(file, container) for file in files], has_more=has_more))
 
 
 @answers("openai.types.containers.FileRetrieveResponse")
 async def retrieve_file(request: Request) -> Response:
-    """Return what is known of a file in a container."""
+    """Return a file in a container."""
     container, files = await _container(request)
-    return json_response(_to_wire(await files.find(container, _file_id_of(request)), container))
+    return json_response(_to_wire(await files.find(container, request.path_params["file_id"]), container))
 
 
 @answers(bytes, media_type="application/octet-stream")
 async def download_file(request: Request) -> Response:
     """Return the content of a file in a container."""
     container, files = await _container(request)
-    file = await files.find(container, _file_id_of(request))
+    file = await files.find(container, request.path_params["file_id"])
     content = await begin_content(files.read(container, file.file_id))
     name = quote(file.path.rpartition("/")[2])
     # Without a length: code may change the file while it is read.
@@ -127,13 +126,13 @@ async def download_file(request: Request) -> Response:
 async def delete_file(request: Request) -> Response:
     """Delete a file in a container."""
     container, files = await _container(request)
-    file_id = _file_id_of(request)
+    file_id = request.path_params["file_id"]
     await files.delete(container, file_id)
     return deleted_response(file_id, "container.file.deleted")
 
 
 class _Upload:
-    """A multipart form on its way into a container; only its file matters."""
+    """A multipart form on its way into a container; only its file is read."""
 
     def __init__(self, begin: Callable[[str], FileCopy]) -> None:
         self._begin = begin
@@ -141,11 +140,11 @@ class _Upload:
         self._is_file = False
 
     async def receive(self, request: Request) -> ContainerFile:
-        """Read the whole form; return the file.
+        """Read the form; return the file.
 
         Raises:
             BadRequest: the form is not valid, or has no file or several.
-            BodyTooLarge: the file does not fit; the rest of it is not read.
+            BodyTooLarge: the file does not fit.
         """
         async for event in form_events(request):
             await self._take(event)
@@ -174,17 +173,7 @@ async def _caller(request: Request) -> tuple[Principal, Containers]:
 
 async def _container(request: Request) -> tuple[StoredContainer, ContainerFiles]:
     principal, containers = await _caller(request)
-    return await containers.find(principal.account, _id_of(request)), containers.files
-
-
-def _id_of(request: Request) -> str:
-    container_id: str = request.path_params["container_id"]
-    return container_id
-
-
-def _file_id_of(request: Request) -> str:
-    file_id: str = request.path_params["file_id"]
-    return file_id
+    return await containers.find(principal.account, request.path_params["container_id"]), containers.files
 
 
 def _to_wire(file: ContainerFile, container: StoredContainer) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Conversations: create, retrieve, update, delete; their items: list, add, retrieve, delete."""
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,19 +11,41 @@ from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.values import Conversation, ConversationMissing, Item
 from serve_app.errors.api import NotFound, RetentionForbids, shorten
 from serve_app.operations.responses.operation import ResponseOperation
-from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import Deleted, answers, caller, deleted_response, json_response, services_of
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
-from serve_app.schemas.conversations import ConversationChange, NewConversation, NewConversationItems
-from serve_app.schemas.paging import PageQuery
+from serve_app.schemas.base import Metadata, PageQuery, WireModel
+from serve_app.schemas.responses.items import InputItem
 from serve_app.validation.body import parse_body
+
+MAX_NEW_ITEMS = 20
+NewItems = Annotated[list[InputItem], Field(fail_fast=True, max_length=MAX_NEW_ITEMS)]
+
+
+class NewConversation(WireModel):
+    """A conversation to be created, with its first items."""
+
+    items: NewItems | None = None
+    metadata: Metadata | None = None
+
+
+class ConversationChange(WireModel):
+    """New metadata of a conversation."""
+
+    metadata: Metadata | None
+
+
+class NewConversationItems(WireModel):
+    """Items to be added to a conversation."""
+
+    items: Annotated[list[InputItem], Field(fail_fast=True, min_length=1, max_length=MAX_NEW_ITEMS)]
+
 
 Body = TypeVar("Body", bound=BaseModel)
 
 
 @answers("openai.types.conversations.Conversation", body=NewConversation)
 async def create_conversation(request: Request) -> Response:
-    """Make a conversation with its first items."""
+    """Create a conversation with its first items."""
     principal, operation, store = await _caller(request)
     expires_at = _expires_at(principal, operation)
     raw = await request.body()
@@ -31,10 +53,10 @@ async def create_conversation(request: Request) -> Response:
     items = await _items(body, principal, operation)
     max_objects = services_of(request).tiers.of(principal.tier).stored_objects
     async with operation.storage.item_quota.take(principal, len(raw)):
-        made = await store.create(
+        created = await store.create(
             principal.account, body.metadata or {}, items, expires_at=expires_at, max_objects=max_objects
         )
-    return json_response(_to_wire(made))
+    return json_response(_to_wire(created))
 
 
 @answers("openai.types.conversations.Conversation")
@@ -58,7 +80,7 @@ async def update_conversation(request: Request) -> Response:
 
 @answers(Deleted)
 async def delete_conversation(request: Request) -> Response:
-    """Destroy a conversation and its items."""
+    """Delete a conversation and its items."""
     principal, _, store = await _caller(request)
     conversation_id: str = request.path_params["conversation_id"]
     if not await store.delete(principal.account, conversation_id):
@@ -89,7 +111,7 @@ async def list_items(request: Request) -> Response:
 
 @answers(Page, of="openai.types.conversations.ConversationItem", body=NewConversationItems)
 async def create_items(request: Request) -> Response:
-    """Add items to a conversation; return them as they are kept."""
+    """Add items to a conversation; return them as they are stored."""
     principal, operation, store = await _caller(request)
     raw = await request.body()
     body = await parse_body(raw, NewConversationItems)
@@ -120,7 +142,7 @@ async def retrieve_item(request: Request) -> Response:
 
 @answers("openai.types.conversations.Conversation")
 async def delete_item(request: Request) -> Response:
-    """Destroy an item of a conversation; return the conversation."""
+    """Delete an item of a conversation; return the conversation."""
     principal, _, store = await _caller(request)
     item_id: str = request.path_params["item_id"]
     conversation = await _load(request, principal, store)
@@ -135,11 +157,6 @@ async def _caller(request: Request) -> tuple[Principal, ResponseOperation, Conve
 
 
 def _expires_at(principal: Principal, operation: ResponseOperation) -> float:
-    """Return when what is stored now goes.
-
-    Raises:
-        RetentionForbids: this key stores nothing.
-    """
     expires_at = operation.storage.expires_at(principal)
     if expires_at is None:
         raise RetentionForbids("conversations, which are stored")

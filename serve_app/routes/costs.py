@@ -1,4 +1,4 @@
-"""Costs as OpenAI shows them: an amount for each group, or one for each line item, which is a model and what of it."""
+"""Costs as OpenAI shows them: an amount for each group, or for each line item, such as the input tokens of a model."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,13 +9,13 @@ from serve_app.schemas.usage import CostQuery
 
 Result = dict[str, Any]
 COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens", "input_cost", "cached_cost", "output_cost")
-"""What costs are made from."""
+"""The counts that costs are computed from."""
 
 
 def costs_of(sums: Iterable[UsageSum], query: CostQuery, currency: str) -> dict[int, list[Result]]:
-    """Return the results by the start of their period; an amount is in the currency, and costs of nothing are left out.
+    """Return the results by the start of their period, with amounts in the currency and without those of 0.
 
-    Sums must be by model where line items are asked for.
+    For line items, the sums must be by model.
     """
     results: dict[int, list[Result]] = {}
     is_by_item = "line_item" in query.group_by
@@ -59,7 +59,7 @@ def _result(one: UsageSum, query: CostQuery, currency: str, cost: int) -> Result
 
 
 def _merged(found: Iterable[Result]) -> list[Result]:
-    """Return results with those of the same group added up, and the amounts, so far whole, in the currency."""
+    """Add up the results of each group; convert the amounts from whole units into the currency."""
     merged: dict[tuple[Any, ...], Result] = {}
     for one in found:
         key = (one["project_id"], one["api_key_id"], one["line_item"])

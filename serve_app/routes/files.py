@@ -10,11 +10,9 @@ from deployments.state.files.store import FileInUse, FileNotFound, StoredFile
 from deployments.state.files.store import Page as FilePage
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import Conflict, NotFound, RetentionForbids, shorten
-from serve_app.http.content import begin_content, parse_range
-from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import Deleted, answers, caller, deleted_response, json_response, services_of
+from serve_app.routes.file_content import begin_content, parse_range, receive_file
 from serve_app.routes.paging import Page, list_to_wire, parse_query
-from serve_app.routes.upload import receive_file
 from serve_app.schemas.files import FileQuery, FileUpload, file_to_wire
 
 
@@ -44,14 +42,14 @@ async def list_files(request: Request) -> Response:
 
 @answers("openai.types.FileObject")
 async def retrieve_file(request: Request) -> Response:
-    """Return what is known of a file."""
+    """Return a file's metadata."""
     principal = await caller(request, Operation.FILES)
     return json_response(file_to_wire(await _find(request, principal)))
 
 
 @answers(Deleted)
 async def delete_file(request: Request) -> Response:
-    """Destroy a file."""
+    """Delete a file."""
     principal = await caller(request, Operation.FILES)
     file_id = request.path_params["file_id"]
     try:
@@ -70,7 +68,7 @@ async def delete_file(request: Request) -> Response:
 
 @answers(bytes, media_type="application/octet-stream", statuses=(200, 206))
 async def download_file(request: Request) -> Response:
-    """Return a file's content as it was uploaded, or the range of it that is asked for."""
+    """Return a file's content as it was uploaded, or the requested range of it."""
     principal = await caller(request, Operation.FILES)
     file = await _find(request, principal)
     span = parse_range(request.headers.get("range"), file.num_bytes)
@@ -85,7 +83,7 @@ async def download_file(request: Request) -> Response:
         headers["content-range"] = f"bytes {start}-{stop - 1}/{file.num_bytes}"
     try:
         content = await begin_content(services_of(request).files.read(file, start, stop))
-    except FileNotFound:  # Destroyed since it was found.
+    except FileNotFound:  # Deleted since it was found.
         raise _unknown(file.file_id) from None
     return StreamingResponse(content, 206 if span else 200, headers, media_type="application/octet-stream")
 

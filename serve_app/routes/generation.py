@@ -1,16 +1,16 @@
-"""The endpoints of operations that are made from their classes, such as POST /v1/chat/completions."""
+"""The endpoints that are created from the class of an operation, such as POST /v1/chat/completions."""
 
 from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from deployments.steps import ADMISSION, RECEIVE, step
+from deployments.span_names import RECEIVE
+from deployments.steps import step
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.registry import Body, DescribedOperation, RunnableOperation
 from serve_app.operations.service_tiers import find_terms
-from serve_app.routes.access import caller, services_of, trace_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import admitted, answers, reserve, services_of, trace_of
 from serve_app.validation.body import parse_body
 
 
@@ -26,20 +26,14 @@ def create_endpoint(operation: DescribedOperation) -> Callable[[Request], Awaita
 
 
 async def _run(request: Request, operation: RunnableOperation[Body]) -> ASGIApp:
-    trace = trace_of(request)
-    services = services_of(request)
-    with step(ADMISSION):
-        principal = await caller(request, operation.name, takes_ticket=True)
-        admitted = await services.admission.admit(principal)
-    async with admitted as ticket:
+    trace, services = trace_of(request), services_of(request)
+    async with admitted(request, operation.name) as (principal, ticket):
         with step(RECEIVE):
             raw = await request.body()
         body = await parse_body(raw, operation.schema)
         cost = operation.cost(body, principal)
+        trace.stream = body.is_stream
         terms = find_terms(body, principal, services.tiers)
-        trace.model, trace.stream = cost.model, body.is_stream
-        trace.service_tier, trace.token_weight = terms
-        with step(ADMISSION):
-            await ticket.reserve(cost, terms.token_weight)
+        await reserve(ticket, trace, cost, terms)
         outcome = operation.run(body, raw, principal, request_id=trace.request_id, **terms.options)
         return OutcomeResponse(outcome, ticket.detach(), trace, services.silence)

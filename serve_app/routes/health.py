@@ -1,4 +1,4 @@
-"""Health and metrics, for operators; they need no key and contain nothing about clients."""
+"""Health and metrics for operators: no key is needed, and nothing about clients is shown."""
 
 import asyncio
 from typing import Any
@@ -6,21 +6,20 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serve_app.routes.access import json_response, services_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import answers, json_response, services_of
 
 _PROBE_TIMEOUT_S = 2.0
 
 
 @answers(dict[str, Any], needs_key=False)
 async def report_liveness(request: Request) -> Response:
-    """Say that this process answers."""
+    """Report that this process answers."""
     return json_response({"status": "ok"})
 
 
 @answers(dict[str, Any], statuses=(200, 503), needs_key=False)
 async def report_readiness(request: Request) -> Response:
-    """Say whether requests can be served: 200 when keys can be checked and a model can answer, else 503."""
+    """Report whether requests can be served: 200 when keys can be checked and a model can answer, else 503."""
     services = services_of(request)
     startup = services.startup
     checks = {
@@ -34,7 +33,7 @@ async def report_readiness(request: Request) -> Response:
 
 @answers(dict[str, Any], statuses=(200, 503), needs_key=False)
 async def report_health(request: Request) -> Response:
-    """Say whether requests can be served, at the paths where clients of vLLM's own server ask."""
+    """Report whether requests can be served, at the paths of vLLM's own server."""
     return await report_readiness(request)
 
 
@@ -48,6 +47,6 @@ async def _can_check_keys(request: Request) -> bool:
 
 @answers(str, media_type="text/plain", needs_key=False)
 async def show_metrics(request: Request) -> Response:
-    """Return this process's measurements in Prometheus' text format."""
+    """Return the metrics of this process in the text format of Prometheus."""
     page = services_of(request).metrics
     return Response(page.render(), media_type=page.content_type)

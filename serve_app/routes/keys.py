@@ -15,15 +15,22 @@ from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import BadRequest, NotFound
 from serve_app.operations.scopes import check_within, within
-from serve_app.routes.access import Deleted, actor_of, admin_caller, deleted_response, json_response, services_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import (
+    Deleted,
+    actor_of,
+    admin_caller,
+    answers,
+    deleted_response,
+    json_response,
+    services_of,
+)
 from serve_app.routes.paging import parse_query
 from serve_app.schemas.base import WireModel
 from serve_app.validation.body import parse_body
 
 
 class Rotation(WireModel):
-    """For how long the old secret of a rotated key is still accepted, in seconds."""
+    """How long the old secret is still accepted, in seconds."""
 
     overlap_s: Annotated[float, Field(ge=0)] = 0.0
 
@@ -66,7 +73,7 @@ class IssuedKey(ShownKey):
 
 
 class KeyList(TypedDict):
-    """The keys that the query asks for."""
+    """A list of keys."""
 
     object: Literal["list"]
     data: list[ShownKey]
@@ -97,28 +104,28 @@ async def show_key(request: Request) -> Response:
     """Return one key, revoked or not."""
     keys, _ = await _keys(request)
     with _key_errors(request):
-        return json_response(key_to_wire(await keys.show(_key_id(request))))
+        return json_response(key_to_wire(await keys.show(request.path_params["key_id"])))
 
 
 @answers(ShownKey, body=KeyChange)
 async def limit_key(request: Request) -> Response:
-    """Change those of a key's limits, scopes, expiry and retention that the body names."""
+    """Change the limits, scopes, expiry or retention of a key; fields that are left out stay."""
     keys, principal = await _keys(request)
     change = await parse_body(await request.body(), KeyChange)
     with _key_errors(request):
-        key = await keys.show(_key_id(request))
+        key = await keys.show(request.path_params["key_id"])
         check_within(principal, replace(key, **change.model_dump(include=change.model_fields_set)))
         return json_response(key_to_wire(await keys.limit(key.key_id, change, by=actor_of(principal))))
 
 
 @answers(IssuedKey, body=Rotation)
 async def rotate_key(request: Request) -> Response:
-    """Give a key a new secret. Only this response shows it."""
+    """Give a key a new secret, which only this response shows."""
     keys, principal = await _keys(request)
     rotation = await parse_body(await request.body() or b"{}", Rotation)
     with _key_errors(request):
-        check_within(principal, await keys.show(_key_id(request)))
-        key, secret = await keys.rotate(_key_id(request), rotation.overlap_s, by=actor_of(principal))
+        check_within(principal, await keys.show(request.path_params["key_id"]))
+        key, secret = await keys.rotate(request.path_params["key_id"], rotation.overlap_s, by=actor_of(principal))
     return json_response({**key_to_wire(key), "secret": secret})
 
 
@@ -127,7 +134,7 @@ async def revoke_key(request: Request) -> Response:
     """Revoke a key for good."""
     keys, principal = await _keys(request)
     with _key_errors(request):
-        key = await keys.revoke(_key_id(request), by=actor_of(principal))
+        key = await keys.revoke(request.path_params["key_id"], by=actor_of(principal))
     return deleted_response(key.key_id, "organization.api_key.deleted")
 
 
@@ -165,17 +172,12 @@ async def _keys(request: Request) -> tuple[KeyStore, Principal]:
     return services_of(request).keys, principal
 
 
-def _key_id(request: Request) -> str:
-    key_id: str = request.path_params["key_id"]
-    return key_id
-
-
 @contextmanager
 def _key_errors(request: Request) -> Iterator[None]:
     """Context manager that answers the key store's errors with 404 and 400."""
     try:
         yield
     except KeyNotFound:
-        raise NotFound(f"No API key found with id '{_key_id(request)[:64]}'.", param="key_id") from None
+        raise NotFound(f"No API key found with id '{request.path_params['key_id'][:64]}'.", param="key_id") from None
     except KeyRefused as refused:
         raise BadRequest(str(refused), param=refused.param) from None

@@ -1,4 +1,4 @@
-"""/v1/organization/limits and /v1/organization/latency: how near keys are to their limits, and how fast answers come.
+"""/v1/organization/limits and /v1/organization/latency: the limits of keys and their use, the latency of answers.
 
 An ordinary key sees its own account, if its scopes allow `usage`; an admin key sees all.
 """
@@ -13,15 +13,14 @@ from typing_extensions import TypedDict
 from deployments.limits.window import WINDOW_S
 from deployments.state.identity.keys import ApiKey
 from deployments.state.usage.reading import Latency
-from serve_app.routes.access import json_response, services_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import answers, json_response, services_of
 from serve_app.routes.paging import parse_query
 from serve_app.routes.usage import accounts_of, page_response, periods_of
 from serve_app.schemas.usage import MAX_LATENCY_BUCKETS, LatencyQuery, LimitQuery
 
 
 class UsedLimit(TypedDict):
-    """A limit of one minute, and what counts against it now."""
+    """A limit of one minute, and how much of it is used."""
 
     limit: int
     used: int
@@ -102,7 +101,7 @@ async def list_limits(request: Request) -> Response:
 
 @answers(LatencyPage, query=LatencyQuery)
 async def show_latency(request: Request) -> Response:
-    """Return percentiles of the latencies of answers by model and period; lines of batches are not among them."""
+    """Return percentiles of the latencies of answers by model and period, without the lines of batches."""
     query = parse_query(request, LatencyQuery)
     accounts = await accounts_of(request, query.project_ids)
     periods = periods_of(query, MAX_LATENCY_BUCKETS)

@@ -1,13 +1,42 @@
 """GET /v1/models and /v1/models/{id}: the models that the key may use."""
 
+from collections.abc import Iterable
+from typing import Literal
+
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
+from deployments.models.contract.engine import ModelCard
 from serve_app.errors.api import ModelNotFound
 from serve_app.operations.scopes import may_see
-from serve_app.routes.access import caller, json_response, services_of
-from serve_app.routes.contract import answers
-from serve_app.schemas.models import Model, ModelList, model_to_wire, models_to_wire
+from serve_app.routes.endpoint import answers, caller, json_response, services_of
+
+
+class Model(TypedDict):
+    """One model, as OpenAI's clients read it; `created` is in Unix seconds."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class ModelList(TypedDict):
+    """Every model that a key may use."""
+
+    object: Literal["list"]
+    data: list[Model]
+
+
+def model_to_wire(card: ModelCard) -> Model:
+    """Return a model for a client."""
+    return {"id": card.id, "object": "model", "created": card.created, "owned_by": card.owned_by}
+
+
+def models_to_wire(cards: Iterable[ModelCard]) -> ModelList:
+    """Return a list of models for a client."""
+    return {"object": "list", "data": [model_to_wire(card) for card in cards]}
 
 
 @answers(ModelList)

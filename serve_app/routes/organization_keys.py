@@ -1,6 +1,6 @@
 """/v1/organization/admin_api_keys and /v1/organization/projects: keys under OpenAI's names. Admin keys only.
 
-A project is an account. What OpenAI's names do not reach (tiers, limits, scopes, rotation) is at
+A project is an account. Tiers, limits, scopes and rotation, which OpenAI's API lacks, are at
 `/v1/organization/admin/keys`.
 """
 
@@ -16,11 +16,17 @@ from deployments.state.identity.key_store import KeyNotFound
 from deployments.state.identity.keys import ApiKey, NewKey
 from serve_app.errors.api import NotFound, shorten
 from serve_app.operations.scopes import within
-from serve_app.routes.access import Deleted, actor_of, admin_caller, deleted_response, json_response, services_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import (
+    Deleted,
+    actor_of,
+    admin_caller,
+    answers,
+    deleted_response,
+    json_response,
+    services_of,
+)
 from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query
-from serve_app.schemas.base import WireModel
-from serve_app.schemas.paging import PageQuery
+from serve_app.schemas.base import PageQuery, WireModel
 from serve_app.validation.body import parse_body
 
 _TYPES = "openai.types.admin.organization."
@@ -35,7 +41,7 @@ class NewAdminKey(WireModel):
 
 @answers(_TYPES + "AdminAPIKeyCreateResponse", body=NewAdminKey)
 async def create_admin_key(request: Request) -> Response:
-    """Issue an admin key with the tier and the limits of the one that asks. Only this response shows its secret."""
+    """Issue an admin key with the tier and the limits of the caller's. Only this response shows its secret."""
     principal = await admin_caller(request)
     body = await parse_body(await request.body(), NewAdminKey)
     asked = body.expires_in_seconds
@@ -118,11 +124,7 @@ async def revoke_project_key(request: Request) -> Response:
 
 
 async def _living(request: Request, *, is_admin: bool = False, account: str | None = None) -> ApiKey:
-    """Return the key that the path names.
-
-    Raises:
-        NotFound: there is none, it is revoked, no admin key or another account's.
-    """
+    """Return the key in the path; raise NotFound where it is revoked, no admin key or another account's."""
     key_id: str = request.path_params["key_id"]
     key: ApiKey | None = None
     with suppress(KeyNotFound):

@@ -1,4 +1,4 @@
-"""Queries of requests, and the pages of lists that answer them."""
+"""The queries of requests, and the pages of lists."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from typing_extensions import TypedDict
 
 from serve_app.errors.api import BadRequest, shorten
-from serve_app.schemas.paging import PageQuery, TwoWayQuery
+from serve_app.schemas.base import PageQuery, TwoWayQuery
 from serve_app.validation.body import validate_body
 
 Item = TypeVar("Item")
@@ -31,9 +31,9 @@ class Page(TypedDict, Generic[Item]):
 
 
 def parse_query(request: Request, schema: type[Query]) -> Query:
-    """Return the query of a request as its schema has it; parameters that the schema does not know are left out.
+    """Return the query of a request; parameters that the schema does not know are ignored.
 
-    A list is a parameter that is repeated, with or without "[]" behind its name, or values between commas.
+    A list is a repeated parameter, with or without "[]" after its name, or has commas between its values.
 
     Raises:
         BadRequest: a parameter is of a wrong type or out of range.
@@ -69,7 +69,7 @@ def _kinds_of(annotation: Any) -> set[Any]:
 
 
 def parse_number(text: str) -> int | str:
-    """Return the integer that a text spells, or the text itself for the schema to refuse."""
+    """Return a text as an integer, or the text itself, which the schema then refuses."""
     return int(text) if _NUMBER.fullmatch(text) else text
 
 
@@ -85,10 +85,10 @@ def list_to_wire(items: Sequence[dict[str, Any]], *, has_more: bool) -> Page[dic
 
 
 def cut_page(items: Sequence[Item], query: PageQuery, id_of: Callable[[Item], str]) -> tuple[list[Item], bool]:
-    """Return the page of a list, the oldest first, that a query asks for, and whether there are more.
+    """Return the page that a query asks for, and whether there is more; `items` are oldest first.
 
     Raises:
-        BadRequest: `query.after` is none of the items.
+        BadRequest: `query.after` is not among the items.
     """
     rest = list(items) if query.is_ascending else list(reversed(items))
     if query.after is not None:
@@ -100,10 +100,10 @@ def cut_page(items: Sequence[Item], query: PageQuery, id_of: Callable[[Item], st
 
 
 def unknown_after(after: str, param: str = "after") -> BadRequest:
-    """Return the refusal of a page that begins after, or ends before, something that is not there."""
+    """Return the error for a page after, or before, an unknown item."""
     return BadRequest(f"Invalid '{param}': no item with id '{shorten(after)}'.", param=param, code="invalid_value")
 
 
 def unknown_cursor(query: TwoWayQuery) -> BadRequest:
-    """Return the refusal of a page of a list in both directions, where what it is beside is not there."""
+    """Return the error for a page after or before an unknown item."""
     return unknown_after(query.after) if query.after else unknown_after(query.before or "", "before")

@@ -1,4 +1,4 @@
-"""/v1/organization/requests: the request log, in pages or exported whole as CSV or JSON lines. Never content.
+"""/v1/organization/requests: the request log, in pages or exported as CSV or JSON lines. It has no content.
 
 An ordinary key sees its own account, if its scopes allow `usage`; an admin key sees all.
 """
@@ -17,8 +17,7 @@ from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.request_log import RequestFilter, UnknownCursor
 from deployments.state.usage.rollups import operation_of
 from serve_app.errors.api import BadRequest
-from serve_app.routes.access import json_response, services_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import answers, json_response, services_of
 from serve_app.routes.paging import parse_query
 from serve_app.routes.usage import accounts_of
 from serve_app.schemas.usage import RequestLogQuery
@@ -70,7 +69,7 @@ class RequestPage(TypedDict):
 
 @answers(RequestPage, query=RequestLogQuery, exports=("text/csv", "application/jsonl"))
 async def list_requests(request: Request) -> Response:
-    """Return the request log, newest first; `format` exports all that is found."""
+    """Return the request log, newest first; `format` exports all matching requests."""
     query = parse_query(request, RequestLogQuery)
     accounts = await accounts_of(request, None if query.project_id is None else [query.project_id])
     where = RequestFilter(
@@ -108,7 +107,7 @@ async def list_requests(request: Request) -> Response:
 
 
 def request_to_wire(record: RequestRecord) -> LoggedRequest:
-    """Return a request as clients see it."""
+    """Return a logged request for a client."""
     inter_token_s = mean_inter_token_s(record)
     return {
         "object": "organization.request",

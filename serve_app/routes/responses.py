@@ -1,4 +1,4 @@
-"""The responses interface: create, retrieve, delete, cancel, input items, input tokens, compact."""
+"""/v1/responses: create, retrieve, delete, cancel, input items, input tokens, compact."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Generic, Literal, TypeVar
@@ -21,10 +21,19 @@ from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.queries import PromptQuery
 from serve_app.operations.responses.resume.replay import replay
 from serve_app.operations.service_tiers import find_terms
-from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import (
+    Deleted,
+    admitted,
+    answers,
+    caller,
+    deleted_response,
+    json_response,
+    reserve,
+    services_of,
+    trace_of,
+)
 from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query
-from serve_app.schemas.paging import PageQuery
+from serve_app.schemas.base import PageQuery
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseQuery, ResponseRequest
 from serve_app.telemetry.trace import RequestTrace
 from serve_app.validation.body import parse_body
@@ -37,12 +46,12 @@ _STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 @answers("openai.types.responses.Response", body=ResponseRequest, events="openai.types.responses.ResponseStreamEvent")
 async def create_response(request: Request) -> ASGIApp:
     """Create a response: streamed, in the background, or as one object."""
-    principal, operation = await _caller(request, takes_ticket=True)
-    trace = trace_of(request)
-    async with await services_of(request).admission.admit(principal) as ticket:
+    services, trace = services_of(request), trace_of(request)
+    operation = services.operations.responses
+    async with admitted(request, operation.name) as (principal, ticket):
         raw = await request.body()
         body = await parse_body(raw, ResponseRequest)
-        terms = find_terms(body, principal, services_of(request).tiers)
+        terms = find_terms(body, principal, services.tiers)
         stored = await operation.preparation.find_stored(body, principal, trace.request_id)
         if stored is not None:
             trace.model, trace.stream = stored.response["model"], body.is_stream
@@ -50,26 +59,24 @@ async def create_response(request: Request) -> ASGIApp:
             return _answer_again(request, stored, principal)
         turn = await operation.preparation.begin(body, raw, principal, request_id=trace.request_id, **terms.options)
         chat = operation.first_chat(turn)
-        cost = operation.cost_of_turn(turn, chat)
-        trace.model, trace.stream = cost.model, body.is_stream
-        trace.service_tier, trace.token_weight = terms
-        await ticket.reserve(cost, terms.token_weight)
+        trace.stream = body.is_stream
+        await reserve(ticket, trace, operation.cost_of_turn(turn, chat), terms)
         if body.background:
             return await _start(request, turn, raw, ticket)
         answer = operation.answer(turn, chat, lambda: _note_failure(trace))
-        return OutcomeResponse(Outcome(answer, body.is_stream), ticket.detach(), trace, services_of(request).silence)
+        return OutcomeResponse(Outcome(answer, body.is_stream), ticket.detach(), trace, services.silence)
 
 
 def _note_failure(trace: RequestTrace) -> None:
-    """Record a failure that is known only after the status was sent."""
+    """Record a failure that became known after the status was sent."""
     trace.status, trace.code = 500, "server_error"
 
 
 def _answer_again(request: Request, turn: StoredTurn, principal: Principal) -> Response:
-    """Answer a request that the front has repeated, and that another replica has answered without the client's knowing.
+    """Answer a request that the front has repeated after another replica stored its response.
 
-    One that runs in the background is recorded where it ends. Any other is recorded here too, under the same request
-    id, as that replica may have died before it was.
+    A background response is logged where it ends. Any other is logged here too, under the same request id: the other
+    replica may have died before it did.
     """
     trace, is_stream = trace_of(request), trace_of(request).stream
     if turn.response["background"]:
@@ -86,7 +93,7 @@ def _answer_again(request: Request, turn: StoredTurn, principal: Principal) -> R
 
 
 async def _start(request: Request, turn: Turn, raw: bytes, ticket: Ticket) -> Response:
-    """Begin a background response; answer with its object, or with its events as long as the client stays."""
+    """Start a background response; answer with its object, or with its events while the client stays."""
     is_stream = turn.request.is_stream
     response = await services_of(request).background.start(turn, raw, ticket.settle, trace_of(request))
     ticket.detach().leave_place()
@@ -97,7 +104,7 @@ async def _start(request: Request, turn: Turn, raw: bytes, ticket: Ticket) -> Re
 
 @answers("openai.types.responses.Response", query=ResponseQuery, events="openai.types.responses.ResponseStreamEvent")
 async def retrieve_response(request: Request) -> Response:
-    """Return a stored response, or its events after a number, those still to come included."""
+    """Return a stored response, or its events after a number, including those still to come."""
     turn, principal = await _stored(request)
     query = parse_query(request, ResponseQuery)
     if not query.stream:
@@ -146,7 +153,7 @@ def _stream(frames: AsyncIterator[bytes]) -> Response:
 
 @answers(Deleted)
 async def delete_response(request: Request) -> Response:
-    """Destroy a stored response; one that runs in the background stops."""
+    """Delete a stored response; one that runs in the background stops."""
     principal, operation = await _caller(request)
     response_id: str = request.path_params["response_id"]
     if not await operation.storage.responses.delete(principal.account, response_id):
@@ -156,7 +163,7 @@ async def delete_response(request: Request) -> Response:
 
 @answers("openai.types.responses.Response")
 async def cancel_response(request: Request) -> Response:
-    """Cancel a background response; one that is cancelled already is returned as it is."""
+    """Cancel a background response; a cancelled one is returned as it is."""
     turn, principal = await _stored(request)
     status = turn.response["status"]
     if not turn.response["background"]:
@@ -171,7 +178,7 @@ async def cancel_response(request: Request) -> Response:
 
 @answers(Page, of="openai.types.responses.ResponseItem", query=PageQuery)
 async def list_input_items(request: Request) -> Response:
-    """Return the items that a response's request brought, in pages."""
+    """Return the input items of a response, in pages."""
     query = parse_query(request, PageQuery)
     turn, _ = await _stored(request)
     items, has_more = cut_page(turn.input, query, lambda item: item["id"])
@@ -181,8 +188,8 @@ async def list_input_items(request: Request) -> Response:
 @answers("openai.types.responses.InputTokenCountResponse", body=InputTokensRequest)
 async def count_input_tokens(request: Request) -> Response:
     """Return how many tokens a prompt takes."""
-    principal, operation = await _caller(request, takes_ticket=True)
-    async with await services_of(request).admission.admit(principal) as ticket:
+    operation = services_of(request).operations.responses
+    async with admitted(request, operation.name) as (principal, ticket):
         raw = await request.body()
         body = await parse_body(raw, InputTokensRequest)
         query = await operation.queries.count_tokens(body, raw, principal, request_id=trace_of(request).request_id)
@@ -191,7 +198,7 @@ async def count_input_tokens(request: Request) -> Response:
 
 
 class Compaction(TypedDict, Generic[KeptItem]):
-    """A shorter conversation. The `openai` package's type has no place for what the user said."""
+    """A shorter conversation. The `openai` package's type has no user messages."""
 
     id: str
     object: Literal["response.compaction"]
@@ -202,9 +209,9 @@ class Compaction(TypedDict, Generic[KeptItem]):
 
 @answers(Compaction, of="openai.types.responses.ResponseItem", body=CompactRequest)
 async def compact_response(request: Request) -> Response:
-    """Return a shorter conversation: what the user said, and the rest summarized and sealed."""
-    principal, operation = await _caller(request, takes_ticket=True)
-    async with await services_of(request).admission.admit(principal) as ticket:
+    """Return a shorter conversation: the user's messages, and a sealed summary of the rest."""
+    operation = services_of(request).operations.responses
+    async with admitted(request, operation.name) as (principal, ticket):
         raw = await request.body()
         body = await parse_body(raw, CompactRequest)
         request_id = trace_of(request).request_id
@@ -218,8 +225,7 @@ async def compact_response(request: Request) -> Response:
 
 async def _run(query: PromptQuery, request: Request, ticket: Ticket) -> Item:
     trace = trace_of(request)
-    trace.model = query.cost.model
-    await ticket.reserve(query.cost)
+    await reserve(ticket, trace, query.cost)
     try:
         return await query.run()
     finally:
@@ -227,9 +233,9 @@ async def _run(query: PromptQuery, request: Request, ticket: Ticket) -> Item:
         ticket.settle(trace.usage)
 
 
-async def _caller(request: Request, *, takes_ticket: bool = False) -> tuple[Principal, ResponseOperation]:
+async def _caller(request: Request) -> tuple[Principal, ResponseOperation]:
     operation = services_of(request).operations.responses
-    return await caller(request, operation.name, takes_ticket=takes_ticket), operation
+    return await caller(request, operation.name), operation
 
 
 async def _stored(request: Request) -> tuple[StoredTurn, Principal]:

@@ -1,7 +1,7 @@
 """WebSocket mode of /v1/responses: `response.create` messages in, the events of one response after the other out.
 
-Each turn passes what a request over HTTP passes: key, limits, validation, log. The last response is remembered in the
-connection, so that the next may continue it also where nothing may be stored.
+Each turn passes the key, limits, validation and log of an HTTP request. The connection remembers the last response, so
+that the next can continue it even where nothing may be stored.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from serve_app.operations.responses.prompt.reading import RememberedResponse
 from serve_app.operations.responses.run.answer import ResponseAnswer
 from serve_app.operations.scopes import check_operation
 from serve_app.operations.service_tiers import find_terms
+from serve_app.routes.endpoint import reserve
 from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.services import Services
 from serve_app.telemetry.log import api_error_for
@@ -37,7 +38,7 @@ _TRY_AGAIN = 1013
 
 
 async def serve_socket(websocket: WebSocket) -> None:
-    """Answer one connection's turns, in the order in which they come, until it is closed or an hour old."""
+    """Answer the turns of a connection in order, until it is closed or an hour old."""
     services: Services = websocket.app.state.services
     session = _Session(websocket, services)
     try:
@@ -57,7 +58,7 @@ async def _serve(websocket: WebSocket, session: "_Session") -> None:
             await session.listen()
     except TimeoutError:
         with suppress(Exception):
-            await session.tell_error(_too_old())
+            await session.send_error(_too_old())
             await websocket.close(_TRY_AGAIN)
     except WebSocketDisconnect:
         pass
@@ -78,10 +79,10 @@ class _Session:
         self._remembered: RememberedResponse | None = None
 
     async def identify(self) -> tuple[Principal, ResponseOperation]:
-        """Return who is connected, and the operation.
+        """Return the holder of the connection's key, and the operation.
 
         Raises:
-            ApiError: the key is missing, not valid any more, or has no permission.
+            ApiError: the key is missing, no longer valid, or has no permission.
         """
         principal = await authenticate(self._websocket, self._services.gatekeeper, self._services.region)
         operation = self._services.operations.responses
@@ -89,7 +90,7 @@ class _Session:
         return principal, operation
 
     async def listen(self) -> None:
-        """Take messages in until the client leaves."""
+        """Queue messages until the client disconnects."""
         while True:
             message = await self._websocket.receive()
             if message["type"] == "websocket.disconnect":
@@ -100,12 +101,12 @@ class _Session:
                     raise BadRequest(f"No more than {MAX_WAITING} messages may wait. Send them in turn.")
                 self._services.sockets.keep(self.account, len(raw))
             except BadRequest as error:
-                await self.tell_error(error)
+                await self.send_error(error)
             else:
                 self._waiting.put_nowait(raw)
 
     def forget(self) -> None:
-        """Give back what the messages that still wait count for."""
+        """Stop counting the messages that still wait."""
         while not self._waiting.empty():
             self._take_back(self._waiting.get_nowait())
 
@@ -114,7 +115,7 @@ class _Session:
         return raw
 
     async def work(self) -> None:
-        """Answer one message after the other."""
+        """Answer messages one after the other."""
         while True:
             raw = self._take_back(await self._waiting.get())
             trace = RequestTrace(new_request_id(), "WEBSOCKET", time.time(), time.perf_counter(), stream=True)
@@ -128,7 +129,7 @@ class _Session:
                 refusal = api_error_for(error, trace.request_id)
                 trace.status, trace.code = refusal.status, refusal.code
                 self._remembered = None
-                await self.tell_error(refusal)
+                await self.send_error(refusal)
             finally:
                 self._services.observer.end(trace, route=ROUTE, ended=time.perf_counter())
 
@@ -144,10 +145,10 @@ class _Session:
             trace.service_tier, trace.token_weight = terms
             trace.model = turn.engine.card.id
             chat = None
-            if turn.messages:  # There is nothing to check in a turn that only says which tools there will be.
+            if turn.messages:  # A turn without any only names tools for later ones.
                 chat = operation.first_chat(turn)
                 if is_generated:
-                    await ticket.reserve(operation.cost_of_turn(turn, chat), terms.token_weight)
+                    await reserve(ticket, trace, operation.cost_of_turn(turn, chat), terms)
             turn = replace(turn, is_generated=is_generated)
             answer = operation.answer(turn, chat, lambda: None)
             sending = asyncio.create_task(self._send_events(answer, trace))
@@ -173,8 +174,8 @@ class _Session:
                     trace.first_piece_at, trace.status = time.perf_counter(), 200
                 await self._websocket.send_text(event.decode())
 
-    async def tell_error(self, error: ApiError) -> None:
-        """Send an error event: flat, as streams have it, and nested, as answers do."""
+    async def send_error(self, error: ApiError) -> None:
+        """Send an error event, with the error's fields flat as in streams and nested as in answers."""
         fields: dict[str, Any] = dict(error.to_wire()["error"])
         event = {"type": "error", "sequence_number": 0, "status": error.status, "error": fields}
         event |= {name: fields[name] for name in ("code", "message", "param")}
@@ -182,12 +183,12 @@ class _Session:
 
 
 def _read(raw: bytes) -> tuple[ResponseRequest, bytes, bool]:
-    """Return the request that a message holds, its bytes, and whether the model is asked.
+    """Return the request in a message, its bytes, and whether the model is asked.
 
-    Where it is not, the request only prepares a later turn, and may come without input.
+    With `"generate": false` the request only prepares a later turn, and needs no input.
 
     Raises:
-        BadRequest: it is no `response.create` message, or asks for what a socket does not have.
+        BadRequest: it is no `response.create` message, or asks for a background response.
     """
     try:
         message = parse_json(raw)

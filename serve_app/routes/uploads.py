@@ -1,4 +1,4 @@
-"""/v1/uploads: large files in parts. Created, parts added in any order and side by side, completed, cancelled."""
+"""/v1/uploads: large files in parts: create, add parts in parallel, complete, cancel."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,10 +27,9 @@ from deployments.state.uploads.rows import (
 from serve_app.errors.api import ApiError, BadRequest, BodyTooLarge, Conflict, NotFound, RetentionForbids, shorten
 from serve_app.errors.capacity import QuotaExceeded
 from serve_app.http.forms import PartBegin, PartData
-from serve_app.routes.access import caller, json_response, services_of
-from serve_app.routes.contract import answers
-from serve_app.routes.upload import NO_ROOM, check_name, clean, form_events
-from serve_app.schemas.uploads import (
+from serve_app.routes.endpoint import answers, caller, json_response, services_of
+from serve_app.routes.file_content import NO_ROOM, check_name, clean, form_events
+from serve_app.schemas.files import (
     UploadCompleteRequest,
     UploadCreateRequest,
     UploadPartForm,
@@ -42,7 +41,7 @@ from serve_app.validation.body import parse_body
 
 @answers("openai.types.Upload", body=UploadCreateRequest)
 async def create_upload(request: Request) -> Response:
-    """Create an upload, to which parts may be added for an hour."""
+    """Create an upload, which takes parts for an hour."""
     principal = await caller(request, Operation.FILES)
     if principal.retention == "strict":
         raise RetentionForbids("files to be stored")
@@ -76,7 +75,7 @@ async def create_upload(request: Request) -> Response:
 
 @answers("openai.types.uploads.UploadPart", form=UploadPartForm)
 async def create_part(request: Request) -> Response:
-    """Add a part to an upload; parts may be added side by side, and their order is chosen at the end."""
+    """Add a part to an upload. Parts may be sent in parallel; their order is given at the end."""
     principal, upload_id = await _caller(request)
     services = services_of(request)
     with _translated(upload_id):
@@ -89,7 +88,7 @@ async def create_part(request: Request) -> Response:
 
 @answers("openai.types.Upload", body=UploadCompleteRequest)
 async def complete_upload(request: Request) -> Response:
-    """Make a file of an upload's parts, in the order of their ids."""
+    """Create a file from an upload's parts, in the order of the ids that are sent."""
     principal, upload_id = await _caller(request)
     body = await parse_body(await request.body(), UploadCompleteRequest)
     with _translated(upload_id):
@@ -113,12 +112,7 @@ async def _caller(request: Request) -> tuple[Principal, str]:
 
 
 async def _receive_data(request: Request, writer: FileWriter) -> None:
-    """Write what a form has as its `data`.
-
-    Raises:
-        BadRequest: the form is not valid, or has something else.
-        BodyTooLarge: the part is too large; the rest of it is not read.
-    """
+    """Write the `data` field of a form; raise BadRequest or BodyTooLarge where it is not valid."""
     has_begun = False
     async for event in form_events(request):
         if isinstance(event, PartBegin):
@@ -138,7 +132,7 @@ async def _receive_data(request: Request, writer: FileWriter) -> None:
 
 @contextmanager
 def _translated(upload_id: str) -> Iterator[None]:
-    """Context manager that raises a refusal of the upload store as the client's error."""
+    """Context manager that turns errors of the upload store into those of the API."""
     try:
         yield
     except UploadNotFound:

@@ -1,4 +1,4 @@
-"""/v1/organization/usage/* and /v1/organization/costs: what was used by minute, hour and day, as OpenAI shows it.
+"""/v1/organization/usage/* and /v1/organization/costs: usage by minute, hour and day, as OpenAI shows it.
 
 A project is an account. An ordinary key sees its own account, if its scopes allow `usage`; an admin key sees all.
 """
@@ -16,10 +16,9 @@ from deployments.state.database.tables import Width
 from deployments.state.usage.reading import Group, UsageFilter, UsageSum
 from deployments.state.usage.rollups import WIDTH_S, start_of
 from serve_app.errors.api import BadRequest
-from serve_app.routes.access import caller, json_response, services_of
-from serve_app.routes.contract import answers
 from serve_app.routes.costs import COUNTS as COST_COUNTS
 from serve_app.routes.costs import costs_of
+from serve_app.routes.endpoint import answers, caller, json_response, services_of
 from serve_app.routes.paging import parse_query
 from serve_app.schemas.usage import DEFAULT_BUCKETS, MAX_BUCKETS, CostQuery, PeriodQuery, UsageQuery
 
@@ -54,7 +53,7 @@ class Periods:
 
 
 async def accounts_of(request: Request, project_ids: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the accounts that the request may and wants to see, None for all.
+    """Return the accounts that the request asks for and may see, None for all.
 
     Raises:
         PermissionDenied, Unauthenticated, InvalidKey, Unavailable: as `caller` does.
@@ -69,7 +68,7 @@ def periods_of(query: PeriodQuery, max_buckets: Mapping[Width, int] = MAX_BUCKET
     """Return the periods of the page that a query asks for.
 
     Raises:
-        BadRequest: there are too many, the range ends before it begins, or the page is none.
+        BadRequest: there are too many, the range ends before it begins, or the page is not valid.
     """
     width = query.bucket_width
     num = query.limit or DEFAULT_BUCKETS[width]
@@ -92,7 +91,7 @@ def periods_of(query: PeriodQuery, max_buckets: Mapping[Width, int] = MAX_BUCKET
 
 
 def page_response(periods: Periods, results: Results) -> Response:
-    """Return a page of buckets, each with its results; empty ones are shown too."""
+    """Return a page of buckets with their results, including empty ones."""
     width_s = WIDTH_S[periods.width]
     starts = range(periods.start, max(periods.start, -int(-periods.until // 1)), width_s)
     buckets = [
@@ -108,7 +107,7 @@ def page_response(periods: Periods, results: Results) -> Response:
 async def _sums(
     request: Request, query: UsageQuery, where: UsageFilter, groups: Iterable[str], counts: Sequence[str]
 ) -> tuple[Periods, list[UsageSum]]:
-    """Return the periods and the sums that a query asks for; `groups` tell this kind of usage apart."""
+    """Return the periods and the sums that a query asks for; `groups` are those of this kind of usage."""
     accounts = await accounts_of(request, query.project_ids)
     where = replace(
         where,
@@ -134,7 +133,7 @@ def _by_start(sums: Iterable[UsageSum], to_wire: Callable[[UsageSum], dict[str, 
 
 
 def _groups(query: UsageQuery, *names: str) -> Callable[[UsageSum], dict[str, Any]]:
-    """Return what returns the fields that tell results apart: null where they were not asked for."""
+    """Return a function from a sum to its group's fields, null where the query does not group by them."""
     shown: dict[str, Any] = dict.fromkeys(names)
     if "api_source" in shown and "api_source" in query.group_by:
         shown["api_source"] = "unlabeled"
@@ -215,7 +214,7 @@ async def _show_input(request: Request, where: UsageFilter, kind: str) -> Respon
 
 @answers(_ANSWER, query=UsageQuery)
 async def show_vector_stores(request: Request) -> Response:
-    """Return how many bytes the vector stores held."""
+    """Return the bytes that vector stores took."""
     query = parse_query(request, UsageQuery)
     accounts = await accounts_of(request, query.project_ids)
     periods = periods_of(query)
@@ -230,7 +229,7 @@ async def show_vector_stores(request: Request) -> Response:
 
 
 def _show_calls(kind: str, count: str, field: str, *names: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint of a tool, of whose uses `count` is the sum and `field` the name on the wire."""
+    """Return the endpoint of a tool: `count` is the sum of its uses, `field` its name on the wire."""
 
     async def show(request: Request) -> Response:
         query = parse_query(request, UsageQuery)
@@ -263,7 +262,7 @@ for _endpoint, _summary in (
 
 @answers("openai.types.admin.organization.UsageCostsResponse", query=CostQuery)
 async def show_costs(request: Request) -> Response:
-    """Return what requests cost, by the prices that held when they ran."""
+    """Return the cost of requests, at the prices of when they ran."""
     query = parse_query(request, CostQuery)
     accounts = await accounts_of(request, query.project_ids)
     periods = periods_of(query)

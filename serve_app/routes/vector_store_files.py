@@ -1,4 +1,4 @@
-"""The files of /v1/vector_stores/{id}, put in one by one (/files) or together (/file_batches)."""
+"""The files of /v1/vector_stores/{id}, added one by one (/files) or together (/file_batches)."""
 
 from typing import Any, Generic, Literal, TypeVar
 
@@ -9,8 +9,7 @@ from typing_extensions import TypedDict
 from deployments.state.vector_stores.files import StoreFilePage
 from deployments.state.vector_stores.rows import StoreFileMissing
 from serve_app.operations.vector_stores.refusals import translated
-from serve_app.routes.access import Deleted, deleted_response, json_response
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import Deleted, answers, deleted_response, json_response
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_cursor
 from serve_app.routes.vector_stores import search_caller, store_caller, store_id_of
 from serve_app.schemas.vector_stores import (
@@ -53,18 +52,20 @@ async def list_files(request: Request) -> Response:
 
 @answers("openai.types.vector_stores.VectorStoreFile")
 async def retrieve_file(request: Request) -> Response:
-    """Return what is known of a file in a vector store."""
+    """Return a file in a vector store."""
     principal, service = await store_caller(request)
-    file = await service.find_file(principal.account, store_id_of(request), _file_id_of(request))
+    file = await service.find_file(principal.account, store_id_of(request), request.path_params["file_id"])
     return json_response(store_file_to_wire(file))
 
 
 @answers("openai.types.vector_stores.VectorStoreFile", body=StoreFileUpdateRequest)
 async def update_file(request: Request) -> Response:
-    """Give a file in a vector store other attributes."""
+    """Replace the attributes of a file in a vector store."""
     principal, service = await store_caller(request)
     body = await parse_body(await request.body(), StoreFileUpdateRequest)
-    file = await service.set_attributes(principal.account, store_id_of(request), _file_id_of(request), body.attributes)
+    file = await service.set_attributes(
+        principal.account, store_id_of(request), request.path_params["file_id"], body.attributes
+    )
     return json_response(store_file_to_wire(file))
 
 
@@ -72,16 +73,16 @@ async def update_file(request: Request) -> Response:
 async def delete_file(request: Request) -> Response:
     """Take a file out of a vector store; the file itself stays."""
     principal, service = await store_caller(request)
-    file_id = _file_id_of(request)
+    file_id = request.path_params["file_id"]
     await service.detach(principal.account, store_id_of(request), file_id)
     return deleted_response(file_id, "vector_store.file.deleted")
 
 
 @answers(FileTexts, of="openai.types.vector_stores.FileContentResponse")
 async def show_content(request: Request) -> Response:
-    """Return the text of a file in a vector store, chunk by chunk as it is searched."""
+    """Return the text of a file in a vector store as the chunks that are searched."""
     principal, search = await search_caller(request)
-    texts = await search.content(principal.account, store_id_of(request), _file_id_of(request))
+    texts = await search.content(principal.account, store_id_of(request), request.path_params["file_id"])
     return json_response(
         {
             "object": "vector_store.file_content.page",
@@ -105,17 +106,17 @@ async def create_batch(request: Request) -> Response:
 
 @answers("openai.types.vector_stores.VectorStoreFileBatch")
 async def retrieve_batch(request: Request) -> Response:
-    """Return how far a batch of files is."""
+    """Return a batch of files, with its progress."""
     principal, service = await store_caller(request)
-    batch = await service.find_batch(principal.account, store_id_of(request), _batch_id_of(request))
+    batch = await service.find_batch(principal.account, store_id_of(request), request.path_params["batch_id"])
     return json_response(store_batch_to_wire(batch))
 
 
 @answers("openai.types.vector_stores.VectorStoreFileBatch")
 async def cancel_batch(request: Request) -> Response:
-    """Stop indexing the files of a batch that are not indexed yet."""
+    """Cancel the files of a batch that are not indexed yet."""
     principal, service = await store_caller(request)
-    batch = await service.cancel_batch(principal.account, store_id_of(request), _batch_id_of(request))
+    batch = await service.cancel_batch(principal.account, store_id_of(request), request.path_params["batch_id"])
     return json_response(store_batch_to_wire(batch))
 
 
@@ -123,8 +124,8 @@ async def cancel_batch(request: Request) -> Response:
 async def list_batch_files(request: Request) -> Response:
     """Return the files of a batch, in pages."""
     principal, service = await store_caller(request)
-    await service.find_batch(principal.account, store_id_of(request), _batch_id_of(request))
-    return json_response(await _list(request, _batch_id_of(request)))
+    await service.find_batch(principal.account, store_id_of(request), request.path_params["batch_id"])
+    return json_response(await _list(request, request.path_params["batch_id"]))
 
 
 async def _list(request: Request, batch_id: str | None) -> Page[dict[str, Any]]:
@@ -137,13 +138,3 @@ async def _list(request: Request, batch_id: str | None) -> Page[dict[str, Any]]:
         except StoreFileMissing:
             raise unknown_cursor(query) from None
     return list_to_wire([store_file_to_wire(file) for file in found], has_more=has_more)
-
-
-def _file_id_of(request: Request) -> str:
-    file_id: str = request.path_params["file_id"]
-    return file_id
-
-
-def _batch_id_of(request: Request) -> str:
-    batch_id: str = request.path_params["batch_id"]
-    return batch_id

@@ -17,12 +17,19 @@ from serve_app.http.admission import Ticket
 from serve_app.operations.outcome import Cost
 from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
 from serve_app.operations.vector_stores.service import VectorStoreService
-from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import (
+    Deleted,
+    answers,
+    caller,
+    deleted_response,
+    json_response,
+    reserve,
+    services_of,
+    trace_of,
+)
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_cursor
-from serve_app.schemas.base import estimate_tokens
+from serve_app.schemas.base import TwoWayQuery, estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions, SearchRequest
-from serve_app.schemas.paging import TwoWayQuery
 from serve_app.schemas.vector_stores import StoreCreateRequest, StoreUpdateRequest, store_to_wire
 from serve_app.telemetry.trace import RequestTrace
 from serve_app.validation.body import parse_body
@@ -33,7 +40,7 @@ Result = TypeVar("Result")
 
 
 class SearchResults(TypedDict, Generic[Result]):
-    """What a search found, all on one page."""
+    """The results of a search, all on one page."""
 
     object: Literal["vector_store.search_results.page"]
     search_query: list[str]
@@ -44,7 +51,7 @@ class SearchResults(TypedDict, Generic[Result]):
 
 @answers("openai.types.VectorStore", body=StoreCreateRequest)
 async def create_store(request: Request) -> Response:
-    """Make a vector store; the files in it are indexed after the answer."""
+    """Create a vector store; the files in it are indexed after the answer."""
     principal, service = await store_caller(request)
     body = await parse_body(await request.body() or b"{}", StoreCreateRequest)
     max_objects = services_of(request).tiers.of(principal.tier).stored_objects
@@ -81,7 +88,7 @@ async def update_store(request: Request) -> Response:
 
 @answers(Deleted)
 async def delete_store(request: Request) -> Response:
-    """Destroy a vector store; the files that were in it stay."""
+    """Delete a vector store; the files that were in it stay."""
     principal, service = await store_caller(request)
     store_id = store_id_of(request)
     await service.delete(principal.account, store_id)
@@ -90,7 +97,7 @@ async def delete_store(request: Request) -> Response:
 
 @answers(SearchResults, of="openai.types.VectorStoreSearchResponse", body=SearchRequest)
 async def search_store(request: Request) -> Response:
-    """Return what a vector store holds on a query."""
+    """Search a vector store."""
     principal, search = await search_caller(request, takes_ticket=True)
     async with await services_of(request).admission.admit(principal) as ticket:
         body = await parse_body(await request.body(), SearchRequest)
@@ -101,10 +108,10 @@ async def search_store(request: Request) -> Response:
 async def find_hits(
     search: FileSearch, principal: Principal, store_id: str, body: SearchRequest, ticket: Ticket, trace: RequestTrace
 ) -> Sequence[Hit]:
-    """Return what a vector store holds on a query; its tokens are noted in the trace and settled with the ticket.
+    """Return the results of a search in a vector store; settle the ticket with its tokens.
 
     Raises:
-        BadRequest: the query is to be rewritten.
+        BadRequest: `rewrite_query` is set.
         NotFound: the account has no such store.
         RateLimited: the key's tokens of this minute do not suffice.
     """
@@ -121,8 +128,7 @@ async def find_hits(
         ranking=body.ranking_options or RankingOptions(),
     )
     stores = await search.find_stores(principal.account, [store_id])
-    trace.model = model = stores[0].embedding_model
-    await ticket.reserve(Cost(model, estimate_tokens(body.queries), 0, 0))
+    await reserve(ticket, trace, Cost(stores[0].embedding_model, estimate_tokens(body.queries), 0, 0))
     found = await search.search(principal, stores, body.queries, options, request_id=trace.request_id)
     trace.usage = Usage(prompt_tokens=found.num_tokens)
     ticket.settle(trace.usage)
@@ -130,17 +136,17 @@ async def find_hits(
 
 
 async def store_caller(request: Request) -> tuple[Principal, VectorStoreService]:
-    """Return who asks, and the vector stores; raises as `search_caller` does."""
+    """Return the holder of the key, and the vector stores; raises as `search_caller` does."""
     principal, search = await search_caller(request)
     return principal, search.service
 
 
 async def search_caller(request: Request, *, takes_ticket: bool = False) -> tuple[Principal, FileSearch]:
-    """Return who asks, and the search over files; counted as by `caller`.
+    """Return the holder of the key, and the search over files.
 
     Raises:
-        NotFound: there are none in this service.
-        ApiError: the key is not valid, or may not search files.
+        NotFound: file search is switched off.
+        ApiError: as `caller` does.
     """
     principal = await caller(request, Operation.FILE_SEARCH, takes_ticket=takes_ticket)
     search = services_of(request).file_search
@@ -156,7 +162,7 @@ def store_id_of(request: Request) -> str:
 
 
 def results_to_wire(queries: Sequence[str], hits: Sequence[Hit]) -> SearchResults[Any]:
-    """Return the results of a search as clients know them."""
+    """Return the results of a search for a client."""
     data = [
         {
             "file_id": hit.file.file_id,

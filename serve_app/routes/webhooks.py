@@ -3,38 +3,101 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
-from deployments.state.webhooks.rows import EVENT_TYPES, MAX_ENDPOINTS, EndpointMissing, TooManyEndpoints, new_event
+from deployments.state.webhooks.rows import (
+    EVENT_TYPES,
+    MAX_ENDPOINTS,
+    Endpoint,
+    EndpointMissing,
+    EventType,
+    TooManyEndpoints,
+    new_event,
+)
 from deployments.state.webhooks.store import WebhookStore
 from deployments.tools.outbound.errors import AddressRefused, OutboundError
 from serve_app.errors.api import BadRequest, NotFound, shorten
 from serve_app.errors.capacity import QuotaExceeded
-from serve_app.routes.access import Deleted, actor_of, caller, deleted_response, json_response, services_of
-from serve_app.routes.contract import answers
-from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
-from serve_app.schemas.paging import PageQuery
-from serve_app.schemas.webhooks import (
-    NewWebhookEndpoint,
-    SecretRotation,
-    WebhookEndpointChange,
-    WebhookTest,
-    endpoint_to_wire,
+from serve_app.routes.endpoint import (
+    Deleted,
+    actor_of,
+    admitted,
+    answers,
+    caller,
+    deleted_response,
+    json_response,
+    services_of,
 )
+from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
+from serve_app.schemas.base import PageQuery, WireModel
 from serve_app.validation.body import parse_body
+
+_EndpointName = Annotated[str, Field(min_length=1, max_length=100)]
+_Url = Annotated[str, Field(min_length=1, max_length=2048)]
+_EventTypes = Annotated[
+    list[EventType],
+    Field(min_length=1, max_length=len(EVENT_TYPES), fail_fast=True),
+    AfterValidator(lambda types: list(dict.fromkeys(types))),
+]
+
+
+class NewWebhookEndpoint(WireModel):
+    """An endpoint to be created, and the types of events that it receives."""
+
+    name: _EndpointName
+    url: _Url
+    event_types: _EventTypes
+
+
+class WebhookEndpointChange(WireModel):
+    """A change of an endpoint; an empty body enables it again."""
+
+    name: _EndpointName | None = None
+    url: _Url | None = None
+    event_types: _EventTypes | None = None
+
+
+class SecretRotation(WireModel):
+    """Whether the old secret also signs for 24 hours."""
+
+    keep_old_secret_active_for_24_hours: bool = False
+
+
+class WebhookTest(WireModel):
+    """The type of the sample event."""
+
+    event_type: EventType
+
+
+def endpoint_to_wire(endpoint: Endpoint, *, shows_secret: bool = False) -> dict[str, Any]:
+    """Return an endpoint for a client; the secret is shown only when it is new."""
+    shown: dict[str, Any] = {
+        "id": endpoint.endpoint_id,
+        "object": "webhook_endpoint",
+        "name": endpoint.name,
+        "url": endpoint.url,
+        "event_types": list(endpoint.event_types),
+        "status": "disabled" if endpoint.is_disabled else "enabled",
+        "created_at": int(endpoint.created_at),
+        "updated_at": int(endpoint.updated_at),
+        "signing_secret_hint": endpoint.secret_hint,
+    }
+    return shown | ({"signing_secret": endpoint.secret} if shows_secret else {})
+
 
 _OBJECT = "openai.types.webhooks.WebhookEndpoint"
 _NEW = "openai.types.webhooks.WebhookEndpointWithSecret"
 
 
 class EventTypes(TypedDict):
-    """The events that endpoints can hear of."""
+    """The types of events that endpoints can receive."""
 
     object: Literal["list"]
     data: list[str]
@@ -76,7 +139,7 @@ async def retrieve_endpoint(request: Request) -> Response:
 
 @answers(_OBJECT, body=WebhookEndpointChange)
 async def update_endpoint(request: Request) -> Response:
-    """Change an endpoint; one that was disabled, because it failed for days, is enabled again."""
+    """Update an endpoint; one that was disabled after failing for days is enabled again."""
     principal, store = await _caller(request)
     body = await parse_body(await request.body() or b"{}", WebhookEndpointChange)
     if body.url is not None:
@@ -95,7 +158,7 @@ async def update_endpoint(request: Request) -> Response:
 
 @answers(Deleted)
 async def delete_endpoint(request: Request) -> Response:
-    """Delete an endpoint; events that it has not acknowledged are not sent any more."""
+    """Delete an endpoint; events that it has not acknowledged are no longer sent."""
     principal, store = await _caller(request)
     with _finding(request) as endpoint_id:
         await store.delete(principal.account, endpoint_id, by=actor_of(principal))
@@ -115,13 +178,12 @@ async def rotate_secret(request: Request) -> Response:
 
 @answers("openai.types.webhooks.WebhookEndpointTestResult", body=WebhookTest)
 async def test_endpoint(request: Request) -> Response:
-    """Send a sample event to an endpoint now, once; return the status of its answer."""
-    principal, store = await _caller(request, takes_ticket=True)
+    """Send a sample event to an endpoint once; return the status of its answer."""
     services = services_of(request)
-    async with await services.admission.admit(principal):
+    async with admitted(request, Operation.WEBHOOKS) as (principal, _):
         body = await parse_body(await request.body(), WebhookTest)
         with _finding(request) as endpoint_id:
-            endpoint = await store.find(principal.account, endpoint_id)
+            endpoint = await services.webhooks.find(principal.account, endpoint_id)
         kind = body.event_type.partition(".")[0]
         sample = new_event(body.event_type, "batch_test" if kind == "batch" else "resp_test", time.time())
         try:
@@ -143,19 +205,17 @@ async def test_endpoint(request: Request) -> Response:
 
 @answers(EventTypes)
 async def list_event_types(request: Request) -> Response:
-    """Return the types of events that endpoints can hear of."""
+    """Return the types of events that endpoints can receive."""
     await caller(request, Operation.WEBHOOKS)
     listed: EventTypes = {"object": "list", "data": list(EVENT_TYPES)}
     return json_response(listed)
 
 
-async def _caller(request: Request, *, takes_ticket: bool = False) -> tuple[Principal, WebhookStore]:
-    principal = await caller(request, Operation.WEBHOOKS, takes_ticket=takes_ticket)
-    return principal, services_of(request).webhooks
+async def _caller(request: Request) -> tuple[Principal, WebhookStore]:
+    return await caller(request, Operation.WEBHOOKS), services_of(request).webhooks
 
 
 def _check_url(request: Request, url: str) -> None:
-    """Refuse an address that nothing would be sent to."""
     try:
         services_of(request).webhook_sender.check_url(url)
     except AddressRefused as refused:
@@ -164,7 +224,7 @@ def _check_url(request: Request, url: str) -> None:
 
 @contextmanager
 def _finding(request: Request) -> Iterator[str]:
-    """Context manager that returns the path's endpoint id, and raises one that names nothing as the client's error."""
+    """Context manager that yields the endpoint id of the path, and turns EndpointMissing into NotFound."""
     endpoint_id: str = request.path_params["webhook_endpoint_id"]
     try:
         yield endpoint_id

@@ -168,3 +168,25 @@ def check_unsupported(request: WireModel, names: Iterable[str], where: LiteralSt
 def estimate_tokens(texts: Iterable[str]) -> int:
     """Return about how many tokens texts take: four characters of ASCII each, fewer of other scripts."""
     return sum(len(text) // 4 + 1 if text.isascii() else len(text) * 2 // 3 + 1 for text in texts)
+
+
+_Cursor = Annotated[str | None, AfterValidator(lambda cursor: cursor or None)]
+
+
+class PageQuery(WireModel):
+    """Which part of a list is asked for: the newest first, unless `order` is "asc"."""
+
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    order: Literal["asc", "desc"] = "desc"
+    after: _Cursor = None
+
+    @property
+    def is_ascending(self) -> bool:
+        """Whether the oldest come first."""
+        return self.order == "asc"
+
+
+class TwoWayQuery(PageQuery):
+    """Which part of a list is asked for that can also be read backwards: the last items before one; `after` wins."""
+
+    before: _Cursor = None

@@ -6,8 +6,7 @@ from pydantic import Field
 
 from deployments.state.containers import StoredContainer
 from deployments.tools.code_interpreter.messages import ContainerFile
-from serve_app.schemas.base import WireModel
-from serve_app.schemas.paging import PageQuery
+from serve_app.schemas.base import PageQuery, WireModel
 from serve_app.schemas.responses.code_interpreter import ContainerMemory, FileIds, NetworkPolicy
 
 MAX_IDLE_MINUTES = 20

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from deployments.state.files.store import StoredFile
+from deployments.state.uploads.rows import MAX_PARTS, StoredPart, StoredUpload
 from serve_app.schemas.base import WireModel
 
 MIN_LIFETIME_S = 3600
@@ -54,4 +55,57 @@ def file_to_wire(file: StoredFile) -> dict[str, Any]:
         "purpose": file.purpose,
         "status": "processed",
         "status_details": None,
+    }
+
+
+_MAX_BYTES = 2**53
+
+
+class UploadCreateRequest(WireModel):
+    """An upload to be created, of a file with `bytes` bytes. `expires_after` is about the file."""
+
+    bytes: Annotated[int, Field(ge=1, le=_MAX_BYTES)]
+    filename: Annotated[str, Field(min_length=1, max_length=255)]
+    mime_type: Annotated[str, Field(min_length=1, max_length=255)]
+    purpose: UploadPurpose
+    expires_after: ExpiresAfter | None = None
+
+
+class UploadPartForm(WireModel):
+    """A part of an upload; the route takes its data piece by piece."""
+
+    data: bytes
+
+
+class UploadCompleteRequest(WireModel):
+    """The parts of an upload in the order of the file, and the MD5 checksum that the file must have."""
+
+    part_ids: Annotated[
+        list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=MAX_PARTS, fail_fast=True)
+    ]
+    md5: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{32}$")] | None = None
+
+
+def upload_to_wire(upload: StoredUpload, file: StoredFile | None = None) -> dict[str, Any]:
+    """Return an upload as clients know it, with its file once there is one."""
+    return {
+        "id": upload.upload_id,
+        "object": "upload",
+        "bytes": upload.num_bytes,
+        "created_at": int(upload.created_at),
+        "expires_at": int(upload.expires_at),
+        "filename": upload.filename,
+        "purpose": upload.purpose,
+        "status": upload.status,
+        "file": None if file is None else file_to_wire(file),
+    }
+
+
+def part_to_wire(part: StoredPart) -> dict[str, Any]:
+    """Return a part of an upload as clients know it."""
+    return {
+        "id": part.part_id,
+        "object": "upload.part",
+        "created_at": int(part.created_at),
+        "upload_id": part.upload_id,
     }

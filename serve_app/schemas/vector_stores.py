@@ -6,9 +6,8 @@ from pydantic import Field, model_validator
 
 from deployments.state.vector_stores.files import StoredStoreBatch
 from deployments.state.vector_stores.rows import FileCounts, FileStatus, StoredStore, StoredStoreFile
-from serve_app.schemas.base import Metadata, WireModel, refusal
+from serve_app.schemas.base import Metadata, TwoWayQuery, WireModel, refusal
 from serve_app.schemas.file_filters import Attributes
-from serve_app.schemas.paging import TwoWayQuery
 
 MAX_FILES_AT_CREATION = 500
 MAX_FILES_IN_BATCH = 2000

@@ -21,7 +21,7 @@ from serve_app.console.session import (
 )
 from serve_app.console.visit import THEME_COOKIE, Visit, errors_as_pages, redirect, render_page
 from serve_app.errors.api import BadRequest, WrongRegion
-from serve_app.routes.access import services_of
+from serve_app.routes.endpoint import services_of
 
 _REFUSED = "This API key is not accepted. Check that all of it was copied, and that it was not revoked."
 _LINK_REFUSED = "This link was used already, or is too old. Sign in with an API key."

@@ -8,9 +8,9 @@ from openai.types import completion_create_params, embedding_create_params
 from pydantic import ValidationError
 
 from deployments.models.contract.engine import ModelCard
+from serve_app.routes.models import models_to_wire
 from serve_app.schemas.completions import CompletionRequest
 from serve_app.schemas.embeddings import EmbeddingRequest
-from serve_app.schemas.models import models_to_wire
 from serve_app.validation.body import parse_json_body
 
 

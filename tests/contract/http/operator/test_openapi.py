@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from serve_app.asgi import ROUTES
 from serve_app.operations.safety.moderation import ModerationConfig
-from serve_app.routes.openapi import create_document
+from serve_app.routes.documentation import create_document
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET
 from tests.contract.http.documented import DocumentedApp, document
 from tests.contract.http.file_search_calls import store

@@ -1,8 +1,9 @@
-"""The upload of a file: from the pieces of a multipart form, as they come, to a stored file.
+"""The content of files on its way in, from multipart forms to storage, and out, in ranges.
 
-No file is held whole. One that is refused, or whose client leaves, is not stored.
+No file is held whole. An upload that is refused, or whose client disconnects, is not stored.
 """
 
+import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -14,7 +15,7 @@ from deployments.state.files.content import FileWriter, NewFile
 from deployments.state.files.store import FileStore, Hold, StoredFile
 from deployments.state.identity.principal import Principal
 from deployments.state.retention import FilesConfig
-from serve_app.errors.api import BadRequest, BodyTooLarge
+from serve_app.errors.api import BadRequest, BodyTooLarge, RangeNotSatisfiable
 from serve_app.errors.capacity import QuotaExceeded
 from serve_app.http.body_limits import declared_bytes
 from serve_app.http.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
@@ -30,14 +31,14 @@ _MAX_NAME_CHARS = 255
 
 
 async def receive_file(request: Request, services: Services, principal: Principal) -> StoredFile:
-    """Return the file that a request uploads, stored; room for it is held from its beginning.
+    """Store the file that a request uploads; return it.
 
     Raises:
-        BadRequest: the form is not valid, or its fields are not.
+        BadRequest: the form or one of its fields is not valid.
         BodyTooLarge: the file is larger than its purpose allows; the rest of it is not read.
-        QuotaExceeded: the account's files would hold more than they may together.
-        TooManyObjects: the account may have no other object.
-        StoreUnavailable: the object store fails, or is full.
+        QuotaExceeded: the account's files would exceed their limit together.
+        TooManyObjects: the account has too many objects.
+        StoreUnavailable: the object store fails or is full.
     """
     store, rules = services.files, services.file_rules_of(principal)
     room = _Room(services, principal, request)
@@ -46,7 +47,7 @@ async def receive_file(request: Request, services: Services, principal: Principa
             upload = Upload(stack, store, rules, principal, room)
             await upload.receive(request)
             form, writer, filename = upload.result()
-        # The content has appeared; from here on the file counts.
+        # The content is stored; from now on the file counts.
         created_at = upload.now()
         asked_s = None if form.expires_after is None else form.expires_after.seconds
         expires_at = created_at + rules.lifetime_s(form.purpose, principal.retention, asked_s)
@@ -60,7 +61,7 @@ async def receive_file(request: Request, services: Services, principal: Principa
 
 
 class _Room:
-    """The room that an upload holds, as soon as its file begins."""
+    """The room that is held for an upload as soon as its file begins."""
 
     def __init__(self, services: Services, principal: Principal, request: Request) -> None:
         self._services = services
@@ -69,10 +70,10 @@ class _Room:
         self.held: Hold | None = None
 
     async def hold(self, new: NewFile) -> int:
-        """Hold room for as much as the form may bring, for as long as it may take; return the bytes that there are.
+        """Hold room for the largest form, for as long as it may take; return the bytes that are free.
 
         Raises:
-            TooManyObjects: the account may have no other object.
+            TooManyObjects: the account has too many objects.
         """
         services, principal = self._services, self._principal
         bounds, rules = services.upload_bounds(), services.file_rules_of(principal)
@@ -100,7 +101,7 @@ async def form_events(request: Request) -> AsyncIterator[FormEvent]:
 
 
 class Upload:
-    """One form while it is read: its text fields so far, and the file that is being written."""
+    """A form while it is read: its text fields so far, and the file that is being written."""
 
     def __init__(
         self, stack: AsyncExitStack, store: FileStore, rules: FilesConfig, principal: Principal, room: _Room
@@ -117,7 +118,7 @@ class Upload:
         self._room_bytes = 0
 
     def now(self) -> float:
-        """Return the store's time, in Unix seconds."""
+        """Return the time of the store, in Unix seconds."""
         return self._store.clock()
 
     async def receive(self, request: Request) -> None:
@@ -194,17 +195,48 @@ class Upload:
 
 
 def check_name(filename: str, purpose: str, param: str = "file") -> None:
-    """Check that a file has a name that its purpose allows.
-
-    Raises:
-        BadRequest: it has not; `param` is to blame.
-    """
+    """Raise BadRequest, which names `param`, unless the purpose allows a file of that name."""
     if purpose == "batch" and not filename.lower().endswith(".jsonl"):
         raise BadRequest("Invalid file format for Batch API. Must be .jsonl", param=param, code="invalid_file_format")
 
 
 def clean(filename: str) -> str:
-    """Return the last part of a path that a client gave as a name, without what cannot be printed."""
+    """Return the last part of a client's file name, without characters that cannot be printed."""
     name = filename.replace("\\", "/").rpartition("/")[2]
     name = "".join(c for c in name if c.isprintable())
     return name[-_MAX_NAME_CHARS:] or "upload"
+
+
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+async def begin_content(content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Return content after reading its first piece: a store that fails by then still sets the status."""
+    first = await anext(content, b"")
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield first
+        async for piece in content:
+            yield piece
+
+    return pieces()
+
+
+def parse_range(header: str | None, num_bytes: int) -> tuple[int, int] | None:
+    """Return start and end of a Range header's only range (RFC 9110), None where the whole file is wanted.
+
+    Raises:
+        RangeNotSatisfiable: the range begins beyond the end.
+    """
+    match = _RANGE.fullmatch(header.replace(" ", "")) if header else None
+    if match is None or not (match[1] or match[2]):
+        return None
+    if not match[1]:
+        start, stop = max(0, num_bytes - int(match[2])), num_bytes
+    else:
+        start, stop = int(match[1]), min(num_bytes, int(match[2]) + 1 if match[2] else num_bytes)
+        if match[2] and int(match[2]) < start:
+            return None
+    if start >= stop:
+        raise RangeNotSatisfiable(num_bytes)
+    return start, stop
