@@ -1,7 +1,7 @@
-"""What all wire models share: their strictness, how a rule of ours refuses, and the parameters of sampling.
+"""What all wire models share: strictness, refusals, sampling parameters, and the queries of lists.
 
-Types are as strict as JSON has them: no "1" for 1, no true for 1, but 1 for 1.0. Labels that start with "?"
-name the branch of a union for error messages, and are no part of a field's path.
+Types are as strict as in JSON: no "1" for 1, no true for 1, but 1 for 1.0. Tags that start with "?" name the branch of
+a union in error messages, and are no part of a field's path.
 """
 
 import re
@@ -36,17 +36,26 @@ class OperationRequest(WireModel):
 
     @property
     def is_stream(self) -> bool:
-        """Whether the client asks for server-sent events, which some operations do not have."""
+        """Whether the client asks for server-sent events; some operations have none."""
         return bool(getattr(self, "stream", False))
 
 
 def refusal(code: LiteralString, sentence: str, at: str = "") -> PydanticCustomError:
-    """Return what a validator raises when one of our own rules is broken.
+    """Return the error that a validator raises for one of our own rules.
 
-    `code` is the error's code on the wire. In `sentence`, "{param}" stands for the field's path. `at` extends
-    the path of the value that is validated.
+    `code` is the error's code on the wire. In `sentence`, "{param}" stands for the field's path. `at` extends the path
+    of the validated value.
     """
     return PydanticCustomError(code, "refused", {"sentence": sentence, "at": at})
+
+
+def empty_string(at: str = "") -> PydanticCustomError:
+    """Return the refusal of an empty string."""
+    return refusal(
+        "empty_string",
+        "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an empty string instead.",
+        at,
+    )
 
 
 def _check_stop(stop: str | list[str]) -> str | list[str]:
@@ -54,12 +63,7 @@ def _check_stop(stop: str | list[str]) -> str | list[str]:
     for index, sequence in enumerate(sequences):
         at = "" if isinstance(stop, str) else f"[{index}]"
         if not sequence:
-            raise refusal(
-                "empty_string",
-                "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an empty string "
-                "instead.",
-                at,
-            )
+            raise empty_string(at)
         if len(sequence) > MAX_STOP_CHARS:
             raise refusal(
                 "string_above_max_length",
@@ -70,7 +74,8 @@ def _check_stop(stop: str | list[str]) -> str | list[str]:
     return stop
 
 
-def _check_size(value: dict[str, Any], limit: int) -> None:
+def check_size(value: dict[str, Any], limit: int) -> None:
+    """Check that an object has at most `limit` properties."""
     if len(value) > limit:
         raise refusal(
             "object_above_max_properties",
@@ -80,7 +85,7 @@ def _check_size(value: dict[str, Any], limit: int) -> None:
 
 
 def _check_logit_bias(biases: dict[str, Any]) -> dict[str, Any]:
-    _check_size(biases, MAX_LOGIT_BIASES)
+    check_size(biases, MAX_LOGIT_BIASES)
     for token, bias in biases.items():
         if not _TOKEN_ID.fullmatch(token):
             raise refusal("invalid_value", "Invalid key in '{param}': every key must be a token ID, an integer.")
@@ -96,7 +101,7 @@ def _check_logit_bias(biases: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_metadata(pairs: dict[str, Any]) -> dict[str, Any]:
-    _check_size(pairs, MAX_METADATA_PAIRS)
+    check_size(pairs, MAX_METADATA_PAIRS)
     for key, value in pairs.items():
         if len(key) > MAX_METADATA_KEY_CHARS:
             raise refusal(
@@ -141,7 +146,7 @@ TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 
 
 class StreamOptions(WireModel):
-    """What a stream carries beside the answer."""
+    """What a stream contains besides the answer."""
 
     include_usage: bool | None = False
     continuous_usage_stats: bool | None = False
@@ -149,7 +154,7 @@ class StreamOptions(WireModel):
 
 
 def check_stream_options(options: WireModel | None, stream: bool | None) -> None:
-    """Check that options of a stream are given with a stream only."""
+    """Check that stream options are only sent with a stream."""
     if options is not None and not stream:
         raise refusal(
             "invalid_value", "The '{param}' parameter is only allowed when 'stream' is enabled.", "stream_options"
@@ -157,7 +162,7 @@ def check_stream_options(options: WireModel | None, stream: bool | None) -> None
 
 
 def check_unsupported(request: WireModel, names: Iterable[str], where: LiteralString) -> None:
-    """Check that fields that are known, and cannot be honoured, are left out."""
+    """Check that known fields that are not supported are left out."""
     for name in names:
         if getattr(request, name) is not None:
             raise refusal(
@@ -166,7 +171,7 @@ def check_unsupported(request: WireModel, names: Iterable[str], where: LiteralSt
 
 
 def estimate_tokens(texts: Iterable[str]) -> int:
-    """Return about how many tokens texts take: four characters of ASCII each, fewer of other scripts."""
+    """Return about how many tokens texts take: one for four characters of ASCII, or for 1.5 of other scripts."""
     return sum(len(text) // 4 + 1 if text.isascii() else len(text) * 2 // 3 + 1 for text in texts)
 
 
@@ -174,7 +179,7 @@ _Cursor = Annotated[str | None, AfterValidator(lambda cursor: cursor or None)]
 
 
 class PageQuery(WireModel):
-    """Which part of a list is asked for: the newest first, unless `order` is "asc"."""
+    """The query of a list in pages: newest first, unless `order` is "asc"."""
 
     limit: Annotated[int, Field(ge=1, le=100)] = 20
     order: Literal["asc", "desc"] = "desc"
@@ -182,11 +187,11 @@ class PageQuery(WireModel):
 
     @property
     def is_ascending(self) -> bool:
-        """Whether the oldest come first."""
+        """Whether the oldest items come first."""
         return self.order == "asc"
 
 
 class TwoWayQuery(PageQuery):
-    """Which part of a list is asked for that can also be read backwards: the last items before one; `after` wins."""
+    """The query of a list that can also be read backwards, before an item; `after` wins."""
 
     before: _Cursor = None

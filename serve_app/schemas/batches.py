@@ -1,4 +1,4 @@
-"""The bodies of the batches API, and how a batch is shown."""
+"""The bodies of the batches API."""
 
 from typing import Annotated, Any, Literal
 
@@ -45,7 +45,7 @@ class AllBatchesQuery(BatchQuery):
 
 
 def batch_to_wire(batch: Batch) -> dict[str, Any]:
-    """Return a batch as clients know it; every key is always there."""
+    """Return a batch for a client, always with every key."""
     state = batch.state
     times = {name: getattr(state, name) for name in _TIMES}
     return {

@@ -1,7 +1,7 @@
 """The body of POST /v1/chat/completions.
 
-Holds every field of OpenAI's current schema. Those that would change the answer and cannot be honoured are
-refused by name; those that cannot change it are accepted and go no further.
+It has every field of OpenAI's current schema. Fields that would change the answer and are not supported are refused by
+name; those that cannot change it are accepted and ignored.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -32,12 +32,10 @@ from serve_app.schemas.base import (
     estimate_tokens,
     refusal,
 )
-from serve_app.schemas.chat_dialect import DROPPED, needs_rewrite, rewrite
-from serve_app.schemas.engine_options import ChatOptions
-from serve_app.schemas.formats import JsonSchemaFormat, ResponseFormat, StructuralTagFormat
-from serve_app.schemas.json_schema import check_json_schema
+from serve_app.schemas.chat_dialect import DROPPED, ChatOptions, check_prompt_end, needs_rewrite, rewrite
+from serve_app.schemas.engine_options import REFUSED_IN_CHAT
 from serve_app.schemas.messages import IMAGE_TOKENS, Messages, check_conversation, num_images, texts_of
-from serve_app.schemas.refused_options import REFUSED_IN_CHAT
+from serve_app.schemas.structured_outputs import ResponseFormat, StructuralTagFormat, check_response_format
 from serve_app.schemas.tools import (
     AllowedToolsChoice,
     FunctionName,
@@ -52,7 +50,7 @@ from serve_app.schemas.tools import (
 )
 
 AFFINITY_CHARS = 1024
-_MESSAGE_TOKENS = 4  # What a template adds around each message, about, and before the answer.
+_MESSAGE_TOKENS = 4  # About what a template adds around each message and before the answer.
 _UNSUPPORTED = ("audio", "moderation", "web_search_options")
 
 
@@ -120,7 +118,7 @@ class ChatRequest(ChatOptions):
             )
         self.check_options(REFUSED_IN_CHAT, stream=self.is_stream, logprobs=bool(self.logprobs))
         self.check_lengths(self.max_tokens_bound())
-        self.check_prompt_end()
+        check_prompt_end(self.continue_final_message, self.add_generation_prompt)
         self._check_form_beside_tools()
         self._check_supported()
         self._check_functions()
@@ -166,9 +164,7 @@ class ChatRequest(ChatOptions):
             )
 
     def _check_schemas(self) -> None:
-        if isinstance(self.response_format, JsonSchemaFormat):
-            wanted = self.response_format.json_schema
-            check_json_schema(wanted.definition, "response_format.json_schema.schema", strict=bool(wanted.strict))
+        check_response_format(self.response_format)
         for index, tool in enumerate(self.tools or ()):
             if isinstance(tool, FunctionTool):
                 at = f"tools[{index}].function.parameters"
@@ -192,11 +188,11 @@ class ChatRequest(ChatOptions):
         return bool(self.tools or self.functions) and self.tool_choice != "none" and self.function_call != "none"
 
     def max_tokens_bound(self) -> int | None:
-        """Return how many tokens each choice may have at most, None when only the model's context bounds it."""
+        """Return the max tokens of each choice, None when only the model's context bounds it."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
     def prompt_estimate_tokens(self) -> int:
-        """Return about how many tokens the prompt takes, counted from the size of its texts."""
+        """Return about how many tokens the prompt takes, by the size of its texts."""
         total = estimate_tokens(self.prompt_texts()) + _MESSAGE_TOKENS * (len(self.messages) + 1)
         total += IMAGE_TOKENS * sum(map(num_images, self.messages))
         for tool in self.tools or ():
@@ -206,14 +202,14 @@ class ChatRequest(ChatOptions):
         return total
 
     def prompt_texts(self) -> list[str]:
-        """Return every piece of text in the messages, in their order, and what the template gets beside them."""
+        """Return every text in the messages, in order, and those that the template gets besides."""
         texts = [text for message in self.messages for text in texts_of(message)]
         return texts + self.template_texts()
 
     def affinity_prefix(self) -> str:
-        """Return text that is the same for requests that begin alike: key, tools, system text, first user text.
+        """Return text that is the same for requests that begin alike, at most 1,024 characters; only to be hashed.
 
-        Only to be hashed. At most 1,024 characters.
+        It consists of the cache key, the names of tools, the system message and the first user message.
         """
         pieces = [self.prompt_cache_key or self.session_id or ""]
         pieces += [tool.function.name for tool in self.tools or () if isinstance(tool, FunctionTool)]
@@ -224,10 +220,9 @@ class ChatRequest(ChatOptions):
         return "\x1f".join(pieces)[:AFFINITY_CHARS]
 
     def to_engine_body(self, raw: bytes, *, has_developer_role: bool = False) -> bytes:
-        """Return the body in the engine's dialect: `raw` itself unless something must be rewritten.
+        """Return the body in the engine's dialect: `raw`, which this was parsed from, unless it must be rewritten.
 
-        `raw` are the bytes that this was parsed from. `has_developer_role` says that the model's template
-        knows the developer role, which otherwise becomes system.
+        Where the model's template lacks the developer role, it becomes system.
         """
         if self._is_engine_ready(has_developer_role):
             return raw

@@ -1,17 +1,17 @@
-"""Turns a validated chat body into the dialect of the engine, vLLM's reading of OpenAI's schema.
+"""vLLM's dialect of a chat: its own options, and the rewriting of OpenAI's fields that vLLM reads in another way.
 
-What vLLM does not know is said in other words, what it would ignore is left out. Works on bodies that
-`ChatRequest` has accepted, and only on those that need it.
+Rewrites only bodies that `ChatRequest` has accepted, and only where they need it.
 """
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 import orjson
+from pydantic import AfterValidator, Field
 
-from serve_app.schemas.base import SMALLEST_TEMPERATURE, SMALLEST_TOP_P
-from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE
+from serve_app.schemas.base import SMALLEST_TEMPERATURE, SMALLEST_TOP_P, refusal
+from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, REFUSED_IN_CHAT, GenerationOptions
 from serve_app.schemas.messages import AssistantMessage, Message
-from serve_app.schemas.refused_options import REFUSED_IN_CHAT
 from serve_app.schemas.structured_outputs import rewrite_form
 from serve_app.validation.body import is_json_object
 
@@ -39,9 +39,97 @@ _ASSISTANT_FIELDS = frozenset({"role", "content", "name", "tool_calls", "reasoni
 
 Body = dict[str, Any]
 
+MAX_TEMPLATE_ARGUMENTS = 64
+MAX_TEMPLATE_BYTES = 16_384
+MAX_DOCUMENTS = 256
+# Arguments that the service or the engine sets.
+_OWN_TEMPLATE_ARGUMENTS = frozenset(
+    {
+        "add_generation_prompt",
+        "chat_template",
+        "continue_final_message",
+        "conversation",
+        "documents",
+        "max_length",
+        "messages",
+        "padding",
+        "return_assistant_tokens_mask",
+        "return_dict",
+        "return_tensors",
+        "tokenize",
+        "tokenizer_kwargs",
+        "tools",
+        "truncation",
+    }
+)
+
+
+def _check_template_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    if len(arguments) > MAX_TEMPLATE_ARGUMENTS or len(orjson.dumps(arguments)) > MAX_TEMPLATE_BYTES:
+        raise refusal(
+            "object_above_max_properties",
+            f"Invalid '{{param}}': expected an object with at most {MAX_TEMPLATE_ARGUMENTS} properties and "
+            f"{MAX_TEMPLATE_BYTES} bytes.",
+        )
+    for name in arguments:
+        if name in _OWN_TEMPLATE_ARGUMENTS:
+            raise refusal(
+                "unsupported_parameter",
+                "Unsupported parameter: '{param}' is set by the service. Use the field of the request.",
+                f".{name}",
+            )
+    return arguments
+
+
+def texts_within(value: Any) -> Iterable[str]:
+    """Yield every text in a JSON value, without keys."""
+    pending = [value]
+    while pending:
+        found = pending.pop()
+        if isinstance(found, str):
+            yield found
+        elif isinstance(found, dict):
+            pending.extend(found.values())
+        elif isinstance(found, list):
+            pending.extend(found)
+
+
+TemplateArguments = Annotated[dict[str, Any], AfterValidator(_check_template_arguments)]
+
+
+def check_prompt_end(continues_message: bool | None, adds_prompt: bool | None) -> None:
+    """Check that the model continues the last message or begins a new one, not both."""
+    if continues_message and adds_prompt:
+        raise refusal(
+            "invalid_parameter_combination",
+            "Setting 'continue_final_message' and 'add_generation_prompt' at the same time is not supported.",
+            "continue_final_message",
+        )
+
+
+class ChatOptions(GenerationOptions):
+    """vLLM's options of a chat: for its template, and for what the answer shows."""
+
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    echo: bool | None = None
+    documents: Annotated[list[dict[str, str]], Field(fail_fast=True, max_length=MAX_DOCUMENTS)] | None = None
+    chat_template_kwargs: TemplateArguments | None = None
+    include_reasoning: bool | None = None
+    return_prompt_text: bool | None = None
+
+    # Known, and refused when set.
+    chat_template: Any = None
+    media_io_kwargs: Any = None
+    return_assistant_tokens_mask: Any = None
+
+    def template_texts(self) -> list[str]:
+        """Return the texts, besides the messages, that the template may put into the prompt."""
+        return [*texts_within(self.documents), *texts_within(self.chat_template_kwargs)]
+
 
 def needs_rewrite(message: Message, has_developer_role: bool) -> bool:
-    """Return whether the engine would not understand a message as it is."""
+    """Return whether the engine needs a message rewritten."""
     if message.role == "function" or (message.role == "developer" and not has_developer_role):
         return True
     if isinstance(message, AssistantMessage):

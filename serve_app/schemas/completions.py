@@ -21,12 +21,9 @@ from serve_app.schemas.base import (
     check_stream_options,
     refusal,
 )
-from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, GenerationOptions
-from serve_app.schemas.formats import JsonSchemaFormat, ResponseFormat
-from serve_app.schemas.json_schema import check_json_schema
+from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, REFUSED_IN_COMPLETIONS, GenerationOptions
 from serve_app.schemas.prompts import Input, count_inputs, count_tokens, texts_in
-from serve_app.schemas.refused_options import REFUSED_IN_COMPLETIONS
-from serve_app.schemas.structured_outputs import rewrite_form
+from serve_app.schemas.structured_outputs import ResponseFormat, check_response_format, rewrite_form
 
 AFFINITY_CHARS = 1024
 MAX_CHOICES = 128
@@ -78,9 +75,7 @@ class CompletionRequest(GenerationOptions):
         check_stream_options(self.stream_options, self.stream)
         self.check_options(REFUSED_IN_COMPLETIONS, stream=self.is_stream, logprobs=self.logprobs is not None)
         self.check_lengths(self.max_tokens_bound())
-        if isinstance(self.response_format, JsonSchemaFormat):
-            wanted = self.response_format.json_schema
-            check_json_schema(wanted.definition, "response_format.json_schema.schema", strict=bool(wanted.strict))
+        check_response_format(self.response_format)
         if self.max_tokens == 0 and not self.echo:
             raise refusal(
                 "integer_below_min_value",

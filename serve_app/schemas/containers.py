@@ -1,4 +1,4 @@
-"""The bodies of the containers API, and how containers and their files are shown."""
+"""The bodies of the containers API."""
 
 from typing import Annotated, Any, Literal
 
@@ -48,7 +48,7 @@ class ContainerQuery(PageQuery):
 
 
 def container_to_wire(container: StoredContainer) -> dict[str, Any]:
-    """Return a container as clients know it."""
+    """Return a container for a client."""
     return {
         "id": container.container_id,
         "object": "container",
@@ -63,7 +63,7 @@ def container_to_wire(container: StoredContainer) -> dict[str, Any]:
 
 
 def container_file_to_wire(file: ContainerFile, container_id: str, path: str) -> dict[str, Any]:
-    """Return a file in a container as clients know it; `path` is where code finds it."""
+    """Return a file in a container for a client; `path` is its path inside."""
     return {
         "id": file.file_id,
         "object": "container.file",

@@ -1,23 +1,31 @@
 """The body of POST /v1/embeddings, and its answer."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import orjson
 from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
-from serve_app.schemas.base import ModelId, refusal
-from serve_app.schemas.engine_options import EmbeddingOptions
+from serve_app.schemas.base import ModelId, empty_string, refusal
+from serve_app.schemas.engine_options import REFUSED_IN_EMBEDDINGS, PromptOptions, check_refused
 from serve_app.schemas.prompts import Input, count_tokens, texts_in
-from serve_app.schemas.refused_options import REFUSED_IN_EMBEDDINGS, check_refused
 
 MAX_TOKENS = 300_000
 
 _DROPPED = frozenset({"cache_salt", *REFUSED_IN_EMBEDDINGS})
 
 
-class EmbeddingRequest(EmbeddingOptions):
+class EmbeddingRequest(PromptOptions):
     """Texts, or tokens in their place, to be turned into vectors."""
+
+    use_activation: bool | None = None
+    embed_dtype: Literal["float32", "float16", "bfloat16", "fp8_e4m3", "fp8_e5m2"] | None = None
+    endianness: Literal["native", "big", "little"] | None = None
+
+    # Known, and refused when set.
+    messages: Any = None
+    padding: Any = None
+    priority: Any = None
 
     model: ModelId
     input: Input
@@ -38,12 +46,7 @@ class EmbeddingRequest(EmbeddingOptions):
             )
         for index, text in enumerate(texts_in(self.input)):
             if not text:
-                raise refusal(
-                    "empty_string",
-                    "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an empty string "
-                    "instead.",
-                    "input" if isinstance(self.input, str) else f"input[{index}]",
-                )
+                raise empty_string("input" if isinstance(self.input, str) else f"input[{index}]")
         return self
 
     def prompt_estimate_tokens(self) -> int:
@@ -51,9 +54,9 @@ class EmbeddingRequest(EmbeddingOptions):
         return count_tokens(self.input)
 
     def to_engine_body(self, raw: bytes) -> bytes:
-        """Return the body for the engine: `raw`, the bytes that this was parsed from, with truncation asked for.
+        """Return the body for the engine: `raw`, which this was parsed from, cut to the model's context (-1).
 
-        -1 stands for the length of the model's context. A number that the client sends comes later, and counts.
+        A number that the client sends comes later in the body, and counts.
         """
         given = self.model_fields_set
         if given.isdisjoint(_DROPPED) and not any(getattr(self, name) is None for name in given):
@@ -63,7 +66,7 @@ class EmbeddingRequest(EmbeddingOptions):
 
 
 class Embedding(TypedDict):
-    """The vector of one input: numbers, or the base64 form of float32 numbers."""
+    """The vector of one input: numbers, or float32 numbers in base64."""
 
     object: Literal["embedding"]
     index: int

@@ -1,18 +1,16 @@
-"""vLLM's own options of a request, which OpenAI's schema does not have, with the bounds that this service sets.
+"""vLLM's own options of a request, with the bounds that this service sets, and those that it refuses.
 
-`docs/guides/options.md` names every field. Those that are refused are in
-`refused_options`. Nothing here reads a tokenizer: whether a token exists, the engine says.
+`docs/guides/options.md` names every field. Most refused options would let one account harm another. Nothing here reads
+a tokenizer: the engine checks whether a token exists.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-import orjson
 from pydantic import AfterValidator, Field, model_validator
 
 from serve_app.schemas.base import OperationRequest, WireModel, refusal
 from serve_app.schemas.prompts import check_tokens
-from serve_app.schemas.refused_options import check_refused
 from serve_app.schemas.structured_outputs import (
     GUIDED,
     Choice,
@@ -24,6 +22,52 @@ from serve_app.schemas.structured_outputs import (
     is_foreign,
 )
 
+_ENGINE_INSIDE = "it reaches into the engine, which all accounts share"
+_ANY_MEMORY = "it could take any amount of the engine's memory, which all accounts share"
+_RENDER_ONLY = "no answer of this endpoint would show it"
+REFUSED: Mapping[str, tuple[Any, str]] = {
+    "use_beam_search": (False, "the engine keeps no order of priorities for it, nor the limits of a key"),
+    "length_penalty": (1.0, "it only means something in a beam search, which is not offered"),
+    "kv_transfer_params": (None, _ENGINE_INSIDE),
+    "ec_transfer_params": (None, _ENGINE_INSIDE),
+    "vllm_xargs": (None, _ENGINE_INSIDE),
+    "request_id": (None, "the service numbers requests itself"),
+    "mm_processor_kwargs": (None, _ANY_MEMORY),
+    "guided_decoding_backend": (None, "the model's configuration names the compiler of grammars"),
+    "guided_whitespace_pattern": (None, "the model's configuration says which white space JSON has"),
+    "routed_experts_prompt_start": (0, _RENDER_ONLY),
+    "return_token_offsets": (False, _RENDER_ONLY),
+    "mm_payload": ("tensors", _RENDER_ONLY),
+    "return_mm_kwargs": (None, _RENDER_ONLY),
+    "watermarking": (None, "the model's configuration says which answers have a watermark"),
+}
+"""Refused fields of all requests: the value that has no effect, and why any other is refused."""
+REFUSED_IN_CHAT: Mapping[str, tuple[Any, str]] = {
+    **REFUSED,
+    "chat_template": (None, "templates are programs. Send 'chat_template_kwargs' to the model's own template"),
+    "media_io_kwargs": (None, _ANY_MEMORY),
+    "return_assistant_tokens_mask": (False, _RENDER_ONLY),
+}
+REFUSED_IN_COMPLETIONS: Mapping[str, tuple[Any, str]] = {**REFUSED, "prompt_embeds": (None, _ENGINE_INSIDE)}
+REFUSED_IN_EMBEDDINGS: Mapping[str, tuple[Any, str]] = {
+    name: REFUSED[name] for name in ("request_id", "mm_processor_kwargs")
+} | {
+    "messages": (None, "only texts and tokens are embedded. Send them as 'input'"),
+    "padding": ("do_not_pad", "every input would take the model's whole context"),
+    "priority": (0, "embeddings are not put in an order"),
+}
+
+
+def check_refused(request: WireModel, refused: Mapping[str, tuple[Any, str]]) -> None:
+    """Check that refused fields are left out, or have the value that has no effect."""
+    for name in request.model_fields_set & refused.keys():
+        value, (harmless, reason) = getattr(request, name), refused[name]
+        if value is not None and value != harmless:
+            raise refusal(
+                "unsupported_parameter", f"Unsupported parameter: '{{param}}' is not supported: {reason}.", name
+            )
+
+
 MAX_STOP_TOKENS = 128
 MAX_ALLOWED_TOKENS = 32_768
 MAX_LOGPROB_TOKENS = 128
@@ -33,36 +77,12 @@ MAX_PROMPT_LOGPROBS = 20
 MAX_PRIORITY = 1_000
 MAX_REPETITION = 32
 MAX_STREAM_INTERVAL = 1_024
-MAX_TEMPLATE_ARGUMENTS = 64
-MAX_TEMPLATE_BYTES = 16_384
-MAX_DOCUMENTS = 256
-# A penalty outside of these makes numbers that a float cannot hold.
+# A penalty outside of these overflows a float.
 SMALLEST_REPETITION_PENALTY = 0.01
 LARGEST_REPETITION_PENALTY = 100.0
 
 NOT_FOR_THE_ENGINE = frozenset({"cache_salt", "priority", "session_id"})
-"""Options that the service acts on itself."""
-
-# What the service or the engine gives to a template itself.
-_OWN_TEMPLATE_ARGUMENTS = frozenset(
-    {
-        "add_generation_prompt",
-        "chat_template",
-        "continue_final_message",
-        "conversation",
-        "documents",
-        "max_length",
-        "messages",
-        "padding",
-        "return_assistant_tokens_mask",
-        "return_dict",
-        "return_tensors",
-        "tokenize",
-        "tokenizer_kwargs",
-        "tools",
-        "truncation",
-    }
-)
+"""Options that the service uses itself."""
 
 
 def _check_words(words: list[str]) -> list[str]:
@@ -88,44 +108,13 @@ def _check_truncation(num_tokens: int) -> int:
     return num_tokens
 
 
-def _check_template_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    if len(arguments) > MAX_TEMPLATE_ARGUMENTS or len(orjson.dumps(arguments)) > MAX_TEMPLATE_BYTES:
-        raise refusal(
-            "object_above_max_properties",
-            f"Invalid '{{param}}': expected an object with at most {MAX_TEMPLATE_ARGUMENTS} properties and "
-            f"{MAX_TEMPLATE_BYTES} bytes.",
-        )
-    for name in arguments:
-        if name in _OWN_TEMPLATE_ARGUMENTS:
-            raise refusal(
-                "unsupported_parameter",
-                "Unsupported parameter: '{param}' is set by the service. Use the field of the request.",
-                f".{name}",
-            )
-    return arguments
-
-
-def texts_within(value: Any) -> Iterable[str]:
-    """Yield every text in a JSON value, keys left out."""
-    pending = [value]
-    while pending:
-        found = pending.pop()
-        if isinstance(found, str):
-            yield found
-        elif isinstance(found, dict):
-            pending.extend(found.values())
-        elif isinstance(found, list):
-            pending.extend(found)
-
-
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Truncation = Annotated[int, Field(ge=-1, le=2**31 - 1), AfterValidator(_check_truncation)]
 RepetitionSize = Annotated[int, Field(ge=0, le=MAX_REPETITION)]
-TemplateArguments = Annotated[dict[str, Any], AfterValidator(_check_template_arguments)]
 
 
 class RepetitionDetection(WireModel):
-    """An answer ends when it repeats a pattern: the pattern's size in tokens, and the number of times in a row."""
+    """Ends an answer that repeats a pattern: the pattern's size in tokens, and how often it comes in a row."""
 
     max_pattern_size: RepetitionSize = 0
     min_pattern_size: RepetitionSize = 0
@@ -169,11 +158,11 @@ class SamplingOptions(OperationRequest):
     repetition_detection: RepetitionDetection | None = None
 
     def sampling_options(self) -> dict[str, Any]:
-        """Return those of these options that are given, as JSON values."""
+        """Return the options that are set, as JSON values."""
         return self.model_dump(include=set(SamplingOptions.model_fields), exclude_none=True)
 
     def check_lengths(self, max_tokens: int | None) -> None:
-        """Check that an answer can have as many tokens as it must have."""
+        """Check that `min_tokens` is not above the max tokens."""
         if self.min_tokens and max_tokens is not None and self.min_tokens > max_tokens:
             raise refusal(
                 "integer_above_max_value",
@@ -183,7 +172,7 @@ class SamplingOptions(OperationRequest):
 
 
 class PromptOptions(OperationRequest):
-    """How a prompt becomes tokens, and in whose cache they are kept."""
+    """How a prompt becomes tokens, and which cache keeps them."""
 
     truncate_prompt_tokens: Truncation | None = None
     truncation_side: Literal["left", "right"] | None = None
@@ -195,7 +184,7 @@ class PromptOptions(OperationRequest):
     mm_processor_kwargs: Any = None
 
     def count_cut(self, num_tokens: int, num_prompts: int, max_model_len: int) -> int:
-        """Return how many of the `num_tokens` of the prompts are cut off: 0 where prompts are not truncated."""
+        """Return how many of the `num_tokens` of the prompts are cut off, 0 where prompts are not truncated."""
         if self.truncate_prompt_tokens is None:
             return 0
         longest = max_model_len if self.truncate_prompt_tokens < 0 else self.truncate_prompt_tokens
@@ -236,30 +225,30 @@ class GenerationOptions(SamplingOptions, PromptOptions):
     watermarking: Any = None
 
     def forms(self) -> list[str]:
-        """Return the names of the fields that hold the answer to a form."""
+        """Return the names of the fields that set the answer's form."""
         wanted = getattr(self, "response_format", None)
         first = [] if wanted is None or wanted.type == "text" else ["response_format"]
         return first + [name for name in ("structured_outputs", *GUIDED) if getattr(self, name) is not None]
 
     @property
     def has_foreign_form(self) -> bool:
-        """Whether the form of the answer must be said in other words for the engine."""
+        """Whether the form of the answer must be rewritten for the engine."""
         return any(getattr(self, name) is not None for name in GUIDED) or is_foreign(self.structured_outputs)
 
     def shown_tokens_field(self) -> str | None:
-        """Return the field that asks for the answer's tokens or the prompt's beside the text, None where none does."""
+        """Return the field that asks for tokens of the answer or the prompt besides the text, None where none does."""
         names = ("return_token_ids", "prompt_logprobs", "return_prompt_text")
         return next((name for name in names if getattr(self, name, None) not in (None, False)), None)
 
     def prompt_logprobs_field(self) -> str | None:
-        """Return the field that has log probabilities of the prompt computed, None where none does."""
+        """Return the field that asks for log probabilities of the prompt, None where none does."""
         if self.prompt_logprobs is not None:
             return "prompt_logprobs"
         number = "top_logprobs" if "top_logprobs" in type(self).model_fields else "logprobs"
         return number if getattr(self, "echo", None) and getattr(self, number, None) is not None else None
 
     def check_options(self, refused: Mapping[str, tuple[Any, str]], *, stream: bool, logprobs: bool) -> None:
-        """Check the options that depend on others of the request."""
+        """Check the options that depend on other fields of the request."""
         check_refused(self, refused)
         check_one_form(self.forms())
         if self.prompt_logprobs is not None and stream:
@@ -277,46 +266,3 @@ class GenerationOptions(SamplingOptions, PromptOptions):
             raise refusal(
                 "invalid_value", "The '{param}' parameter is only allowed when 'logprobs' is set.", "logprob_token_ids"
             )
-
-
-class ChatOptions(GenerationOptions):
-    """vLLM's options of a chat: what its template gets, and what the answer shows."""
-
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
-    echo: bool | None = None
-    documents: Annotated[list[dict[str, str]], Field(fail_fast=True, max_length=MAX_DOCUMENTS)] | None = None
-    chat_template_kwargs: TemplateArguments | None = None
-    include_reasoning: bool | None = None
-    return_prompt_text: bool | None = None
-
-    # Known, and refused when set.
-    chat_template: Any = None
-    media_io_kwargs: Any = None
-    return_assistant_tokens_mask: Any = None
-
-    def check_prompt_end(self) -> None:
-        """Check that the prompt ends in one way."""
-        if self.continue_final_message and self.add_generation_prompt:
-            raise refusal(
-                "invalid_parameter_combination",
-                "Setting 'continue_final_message' and 'add_generation_prompt' at the same time is not supported.",
-                "continue_final_message",
-            )
-
-    def template_texts(self) -> list[str]:
-        """Return every text that the template may put into the prompt beside the messages."""
-        return [*texts_within(self.documents), *texts_within(self.chat_template_kwargs)]
-
-
-class EmbeddingOptions(PromptOptions):
-    """vLLM's options of embeddings: how vectors are made, and the bytes of those in base64."""
-
-    use_activation: bool | None = None
-    embed_dtype: Literal["float32", "float16", "bfloat16", "fp8_e4m3", "fp8_e5m2"] | None = None
-    endianness: Literal["native", "big", "little"] | None = None
-
-    # Known, and refused when set.
-    messages: Any = None
-    padding: Any = None
-    priority: Any = None

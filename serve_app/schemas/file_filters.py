@@ -9,6 +9,7 @@ from serve_app.schemas.base import (
     MAX_METADATA_PAIRS,
     MAX_METADATA_VALUE_CHARS,
     WireModel,
+    check_size,
     refusal,
 )
 
@@ -26,7 +27,6 @@ _One = str | bool | float
 
 
 def _check_value(value: Any) -> Any:
-    """Return a value that an attribute can be compared to."""
     many = value if isinstance(value, list) else [value]
     if len(many) > MAX_FILTER_VALUES:
         raise refusal(
@@ -43,7 +43,7 @@ def _check_value(value: Any) -> Any:
 
 
 class ComparisonFilter(WireModel):
-    """A condition on one attribute; files that do not have it meet only 'ne' and 'nin'."""
+    """A condition on one attribute; files without it meet only 'ne' and 'nin'."""
 
     type: Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
     key: Key
@@ -60,7 +60,7 @@ class ComparisonFilter(WireModel):
 
 
 class CompoundFilter(WireModel):
-    """Conditions that must all hold, or of which one must."""
+    """Conditions: all must hold, or one."""
 
     type: Literal["and", "or"]
     filters: Annotated[list["Filter"], Field(fail_fast=True, min_length=1, max_length=MAX_FILTERS)]
@@ -70,7 +70,6 @@ Filter = Annotated[ComparisonFilter | CompoundFilter, Field(discriminator="type"
 
 
 def _check_extent(value: Any) -> Any:
-    """Return filters that are not too many or nested too deeply: each is asked about each file."""
     level, depth, count = [value], 0, 0
     while level:
         depth += 1
@@ -90,7 +89,7 @@ Filters = Annotated[Filter, BeforeValidator(_check_extent)]
 
 
 class HybridWeights(WireModel):
-    """What the meaning counts against the words, where both rank results."""
+    """The weights of meaning and words in the ranking."""
 
     embedding_weight: Weight
     text_weight: Weight
@@ -111,12 +110,7 @@ class RankingOptions(WireModel):
 
 
 def _check_attributes(pairs: dict[str, Any]) -> dict[str, Any]:
-    if len(pairs) > MAX_METADATA_PAIRS:
-        raise refusal(
-            "object_above_max_properties",
-            f"Invalid '{{param}}': too many properties. Expected an object with at most {MAX_METADATA_PAIRS} "
-            f"properties, but got an object with {len(pairs)} properties instead.",
-        )
+    check_size(pairs, MAX_METADATA_PAIRS)
     for key, value in pairs.items():
         if not key or len(key) > MAX_METADATA_KEY_CHARS:
             raise refusal(
@@ -157,5 +151,5 @@ class SearchRequest(WireModel):
 
     @property
     def queries(self) -> list[str]:
-        """What is searched for."""
+        """The texts to search for."""
         return [self.query] if isinstance(self.query, str) else self.query

@@ -1,4 +1,4 @@
-"""The form of an upload, the query of a list, and how a file is shown."""
+"""The bodies of the files and uploads APIs."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,21 +15,21 @@ UploadPurpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data
 
 
 class ExpiresAfter(WireModel):
-    """When something ends, in seconds after its creation."""
+    """When an object expires, in seconds after its creation."""
 
     anchor: Literal["created_at"]
     seconds: Annotated[int, Field(ge=MIN_LIFETIME_S, le=MAX_LIFETIME_S)]
 
 
 class FileForm(WireModel):
-    """The fields of an upload beside the file itself."""
+    """The fields of an upload besides the file."""
 
     purpose: UploadPurpose
     expires_after: ExpiresAfter | None = None
 
 
 class FileUpload(FileForm):
-    """An upload as a whole; `upload` takes its file piece by piece."""
+    """An upload; its file is read piece by piece."""
 
     file: bytes
 
@@ -44,7 +44,7 @@ class FileQuery(WireModel):
 
 
 def file_to_wire(file: StoredFile) -> dict[str, Any]:
-    """Return a file as clients know it."""
+    """Return a file for a client."""
     return {
         "id": file.file_id,
         "object": "file",
@@ -62,7 +62,7 @@ _MAX_BYTES = 2**53
 
 
 class UploadCreateRequest(WireModel):
-    """An upload to be created, of a file with `bytes` bytes. `expires_after` is about the file."""
+    """An upload to be created, for a file of `bytes` bytes, which expires as `expires_after` says."""
 
     bytes: Annotated[int, Field(ge=1, le=_MAX_BYTES)]
     filename: Annotated[str, Field(min_length=1, max_length=255)]
@@ -72,13 +72,13 @@ class UploadCreateRequest(WireModel):
 
 
 class UploadPartForm(WireModel):
-    """A part of an upload; the route takes its data piece by piece."""
+    """A part of an upload; its data is read piece by piece."""
 
     data: bytes
 
 
 class UploadCompleteRequest(WireModel):
-    """The parts of an upload in the order of the file, and the MD5 checksum that the file must have."""
+    """The parts of an upload in order, and the expected MD5 checksum of the file."""
 
     part_ids: Annotated[
         list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=MAX_PARTS, fail_fast=True)
@@ -87,7 +87,7 @@ class UploadCompleteRequest(WireModel):
 
 
 def upload_to_wire(upload: StoredUpload, file: StoredFile | None = None) -> dict[str, Any]:
-    """Return an upload as clients know it, with its file once there is one."""
+    """Return an upload for a client, with its file once there is one."""
     return {
         "id": upload.upload_id,
         "object": "upload",
@@ -102,7 +102,7 @@ def upload_to_wire(upload: StoredUpload, file: StoredFile | None = None) -> dict
 
 
 def part_to_wire(part: StoredPart) -> dict[str, Any]:
-    """Return a part of an upload as clients know it."""
+    """Return a part of an upload for a client."""
     return {
         "id": part.part_id,
         "object": "upload.part",

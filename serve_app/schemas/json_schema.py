@@ -1,8 +1,7 @@
-"""Bounds on the JSON schemas that strangers send, checked before any of it reaches a grammar compiler.
+"""Bounds on the JSON schemas that clients send, checked before a grammar compiler sees them.
 
-Bounds size, not meaning: whether the schema can be compiled in time and memory shows in
-`deployments.replica.schemas.budget`. Walks without recursion. Cycles of local references are fine, as nothing
-here follows them.
+Only their size is bounded: `deployments.replica.schemas.budget` bounds the compiler's time and memory. Schemas are
+walked without recursion, and references are not followed, so cycles do no harm.
 """
 
 import re
@@ -78,7 +77,7 @@ def check_json_schema(schema: Schema, at: str, *, strict: bool = False) -> None:
 
 
 class _Budget:
-    """What a schema has used of its bounds so far."""
+    """How much of its bounds a schema has used so far."""
 
     def __init__(self, at: str) -> None:
         self._at = at
@@ -154,9 +153,9 @@ def _patterns(node: Schema) -> list[Any]:
 
 
 def pattern_size(pattern: str) -> int:
-    """Return how many characters a regular expression grows to when its counted repetitions are written out.
+    """Return the length of a regular expression with its counted repetitions written out.
 
-    Repetitions inside repetitions multiply: "(a{100}){100}" is 10,000. Never backtracks, linear in time.
+    Nested repetitions multiply: "(a{100}){100}" is 10,000. Linear in time, without backtracking.
     """
     totals = [0]
     last = 0

@@ -1,8 +1,8 @@
-"""Says grammars of Lark in the EBNF that the engine's compiler reads.
+"""Translates Lark grammars into the EBNF that the engine's compiler reads.
 
-Lark's notation: https://lark-parser.readthedocs.io/en/stable/grammar.html. Taken are rules, terminals, texts, ranges,
-groups, optional parts, repetitions, and regular expressions without assertions. Aliases and priorities say how a text
-would be parsed, not which there are, and are left out. Linear in time; what is made is at most some ten times as long.
+Lark's notation: https://lark-parser.readthedocs.io/en/stable/grammar.html. Supports rules, terminals, texts, ranges,
+groups, optional parts, repetitions, and regular expressions without assertions. Aliases and priorities are dropped:
+they affect how a text is parsed, not whether it matches. Linear in time; the result is about ten times as long at most.
 """
 
 import re
@@ -40,7 +40,7 @@ _CONTROLS = frozenset("tnrfv")
 
 
 class LarkRefused(ValueError):
-    """The grammar is none, or uses what cannot be said in EBNF; the message says which."""
+    """The grammar is not valid, or uses something that EBNF lacks; the message names it."""
 
 
 class _Token(NamedTuple):
@@ -50,15 +50,15 @@ class _Token(NamedTuple):
 
 
 def is_lark(grammar: str) -> bool:
-    """Return whether a grammar is one of Lark rather than EBNF, whose rules have "::="."""
+    """Return whether a grammar is Lark rather than EBNF, whose rules have "::="."""
     return "::=" not in re.sub(r"""(?m)"(?:\\.|[^"\\\n])*"|(?://|\#).*$""", "", grammar)
 
 
 def lark_to_ebnf(grammar: str) -> str:
-    """Return a grammar of Lark in EBNF; its rule `start`, or else its first one, becomes `root`.
+    """Return a Lark grammar in EBNF; its rule `start`, or else its first one, becomes `root`.
 
     Raises:
-        LarkRefused: it cannot be said.
+        LarkRefused: it cannot be translated.
     """
     rules: dict[str, list[str]] = {}
     named: set[str] = set()
@@ -134,7 +134,7 @@ def _expression(tokens: list[_Token]) -> list[str]:
             raise LarkRefused(f"'{text[:64]}' is out of place")
     for index, part in enumerate(parts):
         if part in ("|", "(") and parts[index + 1 : index + 2] in ([], ["|"], [")"], [")?"]):
-            parts[index] += ' ""'  # An alternative that is nothing.
+            parts[index] += ' ""'  # An empty alternative.
     return (['""'] if not parts or parts[0].startswith("|") else []) + parts
 
 
@@ -177,7 +177,7 @@ def _escape(letter: str) -> str:
 
 
 def _class(text: str) -> str:
-    def said(match: re.Match[str]) -> str:
+    def translate(match: re.Match[str]) -> str:
         letter = match[1]
         if letter in _CLASSES:
             return _CLASSES[letter]
@@ -187,4 +187,4 @@ def _class(text: str) -> str:
             raise LarkRefused(f"a regular expression uses '{match.group()}', which is not supported")
         return letter
 
-    return re.sub(r"\\(.)", said, re.sub(r"^(\[\^?)\]", r"\1\\]", text), flags=re.S)
+    return re.sub(r"\\(.)", translate, re.sub(r"^(\[\^?)\]", r"\1\\]", text), flags=re.S)

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, Tag, model_validator
 
 from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal
 
-IMAGE_TOKENS = 765  # What OpenAI counts for a picture of middling size; only an estimate here.
+IMAGE_TOKENS = 765  # What OpenAI counts for a medium picture; an estimate here.
 
 _IMAGE_DATA = re.compile(r"data:image/(?:png|jpe?g|webp|gif);base64,")
 
@@ -24,7 +24,7 @@ def _check_image_url(url: str) -> str:
 
 
 class PromptCacheBreakpoint(WireModel):
-    """OpenAI's mark for where a reusable prefix ends; the cache here finds prefixes by itself."""
+    """OpenAI's mark for the end of a reusable prefix; ignored, as the cache here finds prefixes itself."""
 
     mode: Literal["explicit"] | None = None
 
@@ -60,7 +60,7 @@ class RefusalPart(WireModel):
 
 
 class UnsupportedPart(WireModel):
-    """A part that OpenAI knows and no model here can read."""
+    """A part that OpenAI supports and no model here can read."""
 
     type: Literal["input_audio", "file"]
 
@@ -100,7 +100,7 @@ class DeveloperMessage(WireModel):
 
 
 class UserMessage(WireModel):
-    """What the end user says."""
+    """A message of the end user."""
 
     role: Literal["user"]
     content: Text | UserParts
@@ -108,14 +108,14 @@ class UserMessage(WireModel):
 
 
 class CalledFunction(WireModel):
-    """A function's name and its arguments as the model wrote them, a JSON text if it wrote well."""
+    """A function's name, and its arguments as the model wrote them, which may not be valid JSON."""
 
     name: str = Field(min_length=1, max_length=64, pattern=NAME_PATTERN)
     arguments: str
 
 
 class ToolCall(WireModel):
-    """A call that the assistant made; `index` is left over from streams, where clients forget to drop it."""
+    """A call that the assistant made; `index` comes from streams, where clients forget to drop it."""
 
     id: str = Field(min_length=1, max_length=256)
     type: Literal["function"]
@@ -124,7 +124,7 @@ class ToolCall(WireModel):
 
 
 class AssistantMessage(WireModel):
-    """What the model said, with the fields of answers that clients send back as they got them."""
+    """A message of the model, with the fields of answers that clients send back unchanged."""
 
     role: Literal["assistant"]
     content: Text | AssistantParts | None = None
@@ -139,7 +139,7 @@ class AssistantMessage(WireModel):
 
 
 class ToolMessage(WireModel):
-    """What a tool call returned."""
+    """The result of a tool call."""
 
     role: Literal["tool"]
     content: Text | TextParts
@@ -148,7 +148,7 @@ class ToolMessage(WireModel):
 
 
 class FunctionMessage(WireModel):
-    """What a function returned, in the form that tools replaced."""
+    """The result of a function, in the form that tools replaced."""
 
     role: Literal["function"]
     content: str | None
@@ -160,7 +160,7 @@ Messages = Annotated[list[Annotated[Message, Field(discriminator="role")]], Fiel
 
 
 def texts_of(message: Message) -> Iterator[str]:
-    """Yield every piece of text in a message that the model will read."""
+    """Yield every text in a message that the model will read."""
     content = message.content
     if isinstance(content, str):
         yield content
@@ -187,7 +187,7 @@ def num_images(message: Message) -> int:
 
 
 def check_conversation(messages: list[Message]) -> None:
-    """Check that the messages fit together as OpenAI's rules have it.
+    """Check that the messages fit together by OpenAI's rules.
 
     Raises:
         PydanticCustomError: an assistant message says nothing, or tool calls and tool messages do not match.

@@ -1,4 +1,4 @@
-"""The body of POST /v1/moderations, and what is known of OpenAI's categories."""
+"""The body of POST /v1/moderations, and OpenAI's categories."""
 
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -35,7 +35,7 @@ class TextInput(WireModel):
 
 
 class ImageInput(WireModel):
-    """An image, which OpenAI's models judge and none here."""
+    """An image, which no model here can judge."""
 
     type: Literal["image_url"]
 
@@ -83,7 +83,7 @@ class ModerationRequest(OperationRequest):
         return self
 
     def texts(self) -> list[str]:
-        """Return the texts, each of which gets a verdict."""
+        """Return the texts to be judged."""
         if isinstance(self.input, str):
             return [self.input]
         texts = [part for part in self.input if isinstance(part, str)]

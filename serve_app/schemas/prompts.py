@@ -1,4 +1,4 @@
-"""Plain input for models, of completions and embeddings: text, several texts, or tokens."""
+"""The plain input of completions and embeddings: text, several texts, or tokens."""
 
 from typing import Annotated, Any, LiteralString
 
@@ -11,8 +11,8 @@ MAX_TOKEN_ID = 2**31 - 1
 
 
 def check_tokens(tokens: list[Any]) -> list[int]:
-    """Check that a list holds numbers of tokens, and return it."""
-    # A prompt may have a million of them: three passes in C are six times faster than a validator for each.
+    """Check that a list contains token ids, and return it."""
+    # A prompt may have a million of them: three passes in C are six times as fast as a validator for each.
     if not tokens or (set(map(type, tokens)) == {int} and min(tokens) >= 0 and max(tokens) <= MAX_TOKEN_ID):
         return tokens
     index = next(i for i, token in enumerate(tokens) if type(token) is not int or not 0 <= token <= MAX_TOKEN_ID)
@@ -28,7 +28,7 @@ def check_tokens(tokens: list[Any]) -> list[int]:
 
 
 def kind_of_input(value: Any) -> str:
-    """Return which of the forms of `Input` a value looks most like, by its first element."""
+    """Return the tag of the `Input` that a value looks most like, by its first element."""
     if not isinstance(value, list):
         return "?string or array"
     first = value[0] if value else ""
@@ -62,7 +62,7 @@ def texts_in(value: str | list[str] | list[int] | list[list[int]]) -> list[str]:
 
 
 def count_tokens(value: str | list[str] | list[int] | list[list[int]]) -> int:
-    """Return how many tokens the inputs have: exact for tokens, about for texts."""
+    """Return the number of tokens of the inputs: exact for tokens, an estimate for texts."""
     if isinstance(value, str) or isinstance(value[0], str):
         return estimate_tokens(texts_in(value))
     return len(value) if isinstance(value[0], int) else sum(len(item) for item in value if isinstance(item, list))

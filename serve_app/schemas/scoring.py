@@ -10,7 +10,7 @@ import orjson
 from pydantic import Discriminator, Field, Tag, model_validator
 from typing_extensions import TypedDict
 
-from serve_app.schemas.base import ModelId, OperationRequest, WireModel, check_unsupported, refusal
+from serve_app.schemas.base import ModelId, OperationRequest, WireModel, check_unsupported, empty_string, refusal
 from serve_app.schemas.engine_options import Truncation
 from serve_app.schemas.prompts import MAX_INPUTS
 
@@ -43,10 +43,10 @@ NumTokens = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 class ScoringRequest(OperationRequest):
-    """A request to say how well texts fit together.
+    """A request to score how well texts match.
 
-    A text that is longer than the model's context is cut; `max_tokens_per_query` and `max_tokens_per_doc` cut earlier,
-    0 not at all. `use_activation` and `instruction` are for cross-encoders.
+    Texts are cut at the model's context, or at `max_tokens_per_query` and `max_tokens_per_doc` where these are above 0.
+    `use_activation` and `instruction` are for cross-encoders.
     """
 
     model: ModelId
@@ -71,12 +71,11 @@ class ScoringRequest(OperationRequest):
         return orjson.dumps({"queries": self.left_texts(), "documents": self.right_texts(), **options, **self._more()})
 
     def _more(self) -> dict[str, Any]:
-        """Return the fields that only one of the two operations has."""
         return {}
 
 
 class RerankRequest(ScoringRequest):
-    """A query, and the documents to be put in order by it."""
+    """A query, and the documents to be ranked by it."""
 
     query: Text
     documents: Texts
@@ -91,12 +90,7 @@ class RerankRequest(ScoringRequest):
     def _check_together(self) -> Self:
         check_unsupported(self, ("rank_fields", "max_chunks_per_doc"), "by this service")
         if not _text_of(self.query):
-            raise refusal(
-                "empty_string",
-                "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an empty string "
-                "instead.",
-                "query",
-            )
+            raise empty_string("query")
         return self
 
     def left_texts(self) -> list[str]:
@@ -112,9 +106,9 @@ class RerankRequest(ScoringRequest):
 
 
 class ScoreRequest(ScoringRequest):
-    """Texts on the left and on the right, under one of the four pairs of names that vLLM has for them.
+    """Texts on the left and on the right, under one of vLLM's four pairs of names.
 
-    Each text on the right gets a score with the text on the left: the only one, or the one at the same place.
+    Each text on the right is scored with the only text on the left, or with the one at the same index.
     """
 
     queries: TextOrTexts | None = None
@@ -176,7 +170,7 @@ class RankedText(TypedDict):
 
 
 class RankedDocument(TypedDict):
-    """A document by its place in the request, and how well it fits; `document` unless it was not to be returned."""
+    """A document by its index in the request, and its score; `document` where `return_documents` is set."""
 
     index: int
     relevance_score: float
@@ -184,7 +178,7 @@ class RankedDocument(TypedDict):
 
 
 class Ranking(TypedDict):
-    """The documents that fit best, best first."""
+    """The best documents, best first."""
 
     id: str
     model: str
@@ -193,7 +187,7 @@ class Ranking(TypedDict):
 
 
 class Score(TypedDict):
-    """How well one pair of texts fits together."""
+    """The score of one pair of texts."""
 
     index: int
     object: Literal["score"]

@@ -1,14 +1,15 @@
-"""The forms that an answer is held to beside OpenAI's: a schema, a regular expression, a choice, a grammar, a tag.
+"""The forms that an answer must have: `response_format`, and vLLM's schemas, patterns, choices, grammars and tags.
 
-Bounds size, as `json_schema` does; what a form costs to follow shows in `deployments.replica.schemas`.
+Only their size is bounded here, as in `json_schema`; `deployments.replica.schemas` bounds what they cost the engine.
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
-from serve_app.schemas.base import WireModel, refusal
+from serve_app.schemas.base import Name, WireModel, refusal
 from serve_app.schemas.json_schema import MAX_ENUM_CHARS, MAX_ENUM_VALUES, check_json_schema, check_pattern
 from serve_app.schemas.lark import LarkRefused, is_lark, lark_to_ebnf
 from serve_app.validation.body import JsonRefused, parse_json
@@ -21,7 +22,7 @@ GUIDED = {
     "guided_choice": "choice",
     "guided_grammar": "grammar",
 }
-"""The older names of fields, which vLLM had before `structured_outputs`."""
+"""vLLM's field names before `structured_outputs`."""
 _FORMS = ("schema_of_json", "regex", "choice", "grammar", "json_object", "structural_tag")
 _SCHEMA_KEYS = frozenset({"json_schema", "schema"})
 
@@ -143,7 +144,7 @@ class StructuredOutputs(WireModel):
 
 
 def check_one_form(forms: Iterable[str]) -> None:
-    """Check that an answer is held to one form, given the names of the fields that hold it to one."""
+    """Check that at most one field sets the answer's form, given the names of those that do."""
     given = list(forms)
     if len(given) > 1:
         raise refusal(
@@ -154,7 +155,7 @@ def check_one_form(forms: Iterable[str]) -> None:
 
 
 def rewrite_form(body: dict[str, Any]) -> None:
-    """Say the form of an answer in the engine's words: older names in the newer way, Lark in EBNF, no null or false."""
+    """Rewrite the form of an answer for the engine: older names as new ones, Lark as EBNF, without null or false."""
     for name, form in GUIDED.items():
         value = body.pop(name, None)
         if value is not None:
@@ -167,7 +168,7 @@ def rewrite_form(body: dict[str, Any]) -> None:
 
 
 def is_foreign(form: StructuredOutputs | None) -> bool:
-    """Return whether a form has fields that are null or false, or a grammar of Lark."""
+    """Return whether a form has fields that are null or false, or a Lark grammar."""
     if form is None:
         return False
     return any(not _is_given(getattr(form, name)) for name in form.model_fields_set) or bool(
@@ -176,5 +177,80 @@ def is_foreign(form: StructuredOutputs | None) -> bool:
 
 
 def _is_given(value: object) -> bool:
-    """Return whether a field asks for something; `"json": {}` does."""
+    """Return whether a field is set; `"json": {}` is."""
     return value is not None and value is not False
+
+
+class TextFormat(WireModel):
+    """Any text."""
+
+    type: Literal["text"]
+
+
+class JsonObjectFormat(WireModel):
+    """Any JSON object."""
+
+    type: Literal["json_object"]
+
+
+class NamedSchema(WireModel):
+    """A JSON schema with a name; `strict` asks for OpenAI's subset of schemas."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    name: Name
+    description: str | None = None
+    definition: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class JsonSchemaFormat(WireModel):
+    """JSON that follows a schema."""
+
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+
+class Structure(WireModel):
+    """A part of an answer, between two texts, that is JSON of a schema."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    begin: str
+    definition: dict[str, Any] = Field(alias="schema")
+    end: str
+
+
+class StructuralTagFormat(WireModel):
+    """Text with structured parts, in xgrammar's `format` or in vLLM's older `structures` and `triggers`."""
+
+    type: Literal["structural_tag"]
+    format: dict[str, Any] | None = None
+    structures: Annotated[list[Structure], Field(min_length=1)] | None = None
+    triggers: Annotated[list[str], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> "StructuralTagFormat":
+        given = (self.format is not None, self.structures is not None, self.triggers is not None)
+        if given not in ((True, False, False), (False, True, True)):
+            raise refusal(
+                "invalid_value",
+                "Invalid value for '{param}': expected either 'format', or 'structures' and 'triggers'.",
+            )
+        tag = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if len(orjson.dumps(tag)) > MAX_TAG_CHARS:
+            raise refusal("invalid_value", f"Invalid value for '{{param}}': it is larger than {MAX_TAG_CHARS} bytes.")
+        check_tag_parts(tag)
+        return self
+
+
+ResponseFormat = Annotated[
+    TextFormat | JsonObjectFormat | JsonSchemaFormat | StructuralTagFormat, Field(discriminator="type")
+]
+
+
+def check_response_format(wanted: ResponseFormat | None) -> None:
+    """Check the JSON schema of a `response_format`, if it has one."""
+    if isinstance(wanted, JsonSchemaFormat):
+        schema = wanted.json_schema
+        check_json_schema(schema.definition, "response_format.json_schema.schema", strict=bool(schema.strict))

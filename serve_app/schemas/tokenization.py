@@ -1,4 +1,4 @@
-"""The bodies of POST /v1/tokenize and /v1/detokenize, and their answers: vLLM's, which know a chat and a plain text."""
+"""The bodies of POST /v1/tokenize and /v1/detokenize, and their answers, as vLLM has them."""
 
 from typing import Any, NotRequired, Self
 
@@ -7,8 +7,7 @@ from pydantic import model_validator
 from typing_extensions import TypedDict
 
 from serve_app.schemas.base import Effort, ModelId, OperationRequest, check_unsupported, estimate_tokens, refusal
-from serve_app.schemas.chat_dialect import rewrite
-from serve_app.schemas.engine_options import TemplateArguments
+from serve_app.schemas.chat_dialect import TemplateArguments, check_prompt_end, rewrite
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.messages import Messages, check_conversation, num_images, texts_of
 from serve_app.schemas.prompts import Tokens
@@ -25,7 +24,7 @@ _UNSUPPORTED = ("chat_template", "media_io_kwargs", "mm_processor_kwargs")
 
 
 class TokenizeRequest(OperationRequest):
-    """A chat, or a plain text, whose tokens are asked for."""
+    """A chat or a plain text to be tokenized."""
 
     model: ModelId
     prompt: str | None = None
@@ -57,12 +56,7 @@ class TokenizeRequest(OperationRequest):
             self._check_plain()
             return self
         check_conversation(self.messages)
-        if self.continue_final_message and self.add_generation_prompt:
-            raise refusal(
-                "invalid_parameter_combination",
-                "Setting 'continue_final_message' and 'add_generation_prompt' at the same time is not supported.",
-                "continue_final_message",
-            )
+        check_prompt_end(self.continue_final_message, self.add_generation_prompt)
         for index, tool in enumerate(self.tools or ()):
             if isinstance(tool, FunctionTool) and tool.function.parameters is not None:
                 check_json_schema(tool.function.parameters, f"tools[{index}].function.parameters")
@@ -100,7 +94,7 @@ class TokenizeRequest(OperationRequest):
 
 
 class DetokenizeRequest(OperationRequest):
-    """Tokens whose text is asked for."""
+    """Tokens to be turned into text."""
 
     model: ModelId
     tokens: Tokens
@@ -112,9 +106,9 @@ class DetokenizeRequest(OperationRequest):
 
 
 class TokenList(TypedDict):
-    """The tokens of a text, how many they are, and the model's context size in tokens.
+    """The tokens of a text, their number, and the model's context size in tokens.
 
-    `token_strs`, the tokens as the tokenizer writes them, is null unless it was asked for.
+    `token_strs`, the tokens as the tokenizer writes them, is null unless `return_token_strs` was set.
     """
 
     count: int

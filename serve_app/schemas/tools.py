@@ -1,4 +1,4 @@
-"""Tools that the model may call, how a client steers their choice, and the functions that they replaced."""
+"""The tools of a chat, the choice among them, and the functions that they replaced."""
 
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ class FunctionTool(WireModel):
 
 
 class CustomTool(WireModel):
-    """A tool with input of free form; no model here knows how to call one."""
+    """A tool with free-form input, which no model here can call."""
 
     type: Literal["custom"]
 
@@ -70,7 +70,7 @@ class AllowedTool(WireModel):
 
 
 class AllowedTools(WireModel):
-    """The tools that may be called, of those that there are."""
+    """The tools that may be called."""
 
     mode: Literal["auto", "required"]
     tools: Annotated[list[AllowedTool], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
@@ -109,7 +109,7 @@ def check_parameters(parameters: JsonSchema | None, at: str, *, strict: bool = F
     """Check the schema of a function's arguments; `at` is its path in the body, and `strict` asks for OpenAI's subset.
 
     Raises:
-        PydanticCustomError: it is out of bounds, or of arguments that are no object.
+        PydanticCustomError: it is out of bounds, or its arguments are not an object.
     """
     if parameters is None:
         return
@@ -127,7 +127,7 @@ def check_tool_choice(choice: ToolChoice | None, tools: list[FunctionTool | Cust
     """Check that the choice is among the tools of the request.
 
     Raises:
-        PydanticCustomError: there are no tools to choose from, or the one that is named is not among them.
+        PydanticCustomError: there are no tools, or the chosen one is not among them.
     """
     if choice is None or choice in ("none", "auto"):
         return

@@ -1,4 +1,4 @@
-"""The queries of usage, costs, requests, latencies and the audit log; OpenAI's parameters where it has them."""
+"""The queries of usage, costs, requests, latencies and the audit log, with OpenAI's parameters where it has them."""
 
 from typing import Annotated, Literal
 
@@ -14,9 +14,9 @@ _Group = Literal["project_id", "user_id", "api_key_id", "model", "batch", "servi
 
 DEFAULT_BUCKETS: dict[Width, int] = {"1m": 60, "1h": 24, "1d": 7}
 MAX_BUCKETS: dict[Width, int] = {"1m": 1_440, "1h": 168, "1d": 366}
-"""OpenAI's own bounds, but a year of days where it allows a month."""
+"""OpenAI's bounds, but a year of days instead of a month."""
 MAX_LATENCY_BUCKETS: dict[Width, int] = {**MAX_BUCKETS, "1d": 31}
-"""Of latencies, hundreds of counts are read for a day and a model."""
+"""A day of latencies takes hundreds of counts for each model."""
 
 
 class PeriodQuery(WireModel):
@@ -57,7 +57,7 @@ class LatencyQuery(PeriodQuery):
 
 
 class RequestLogQuery(WireModel):
-    """The query of the request log, newest first. `format` exports everything that is found."""
+    """The query of the request log, newest first. `format` exports all matching requests."""
 
     start_time: _Time | None = None
     end_time: _Time | None = None
@@ -77,7 +77,7 @@ class RequestLogQuery(WireModel):
 
 
 class LimitQuery(WireModel):
-    """Whose limits are shown."""
+    """The query of limits."""
 
     project_id: Annotated[str, Field(max_length=64)] | None = None
 

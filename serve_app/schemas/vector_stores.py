@@ -1,4 +1,4 @@
-"""The bodies of the vector stores API, and how stores, their files and batches of them are shown."""
+"""The bodies of the vector stores API."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -18,7 +18,7 @@ FileId = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class StaticSizes(WireModel):
-    """How long chunks are, and how much of each the next one repeats."""
+    """The size and the overlap of chunks."""
 
     max_chunk_size_tokens: Annotated[int, Field(ge=100, le=4096)]
     chunk_overlap_tokens: Annotated[int, Field(ge=0)]
@@ -35,7 +35,7 @@ class StaticSizes(WireModel):
 
 
 class AutoChunking(WireModel):
-    """Chunks as the service likes them."""
+    """Chunks of the service's default size."""
 
     type: Literal["auto"]
 
@@ -51,7 +51,7 @@ Chunking = Annotated[AutoChunking | StaticChunking, Field(discriminator="type")]
 
 
 class ExpiresAfterUse(WireModel):
-    """When a vector store ends, in days after its last use."""
+    """When a vector store expires, in days after its last use."""
 
     anchor: Literal["last_active_at"]
     days: Annotated[int, Field(ge=1, le=365)]
@@ -69,7 +69,7 @@ class StoreCreateRequest(WireModel):
 
 
 class StoreUpdateRequest(WireModel):
-    """A change of a vector store; null takes an expiry away."""
+    """A change of a vector store; null removes the expiry."""
 
     name: Annotated[str, Field(max_length=256)] | None = None
     expires_after: ExpiresAfterUse | None = None
@@ -97,7 +97,7 @@ class StoreFileQuery(TwoWayQuery):
 
 
 class StoreBatchRequest(WireModel):
-    """Files to be put into a vector store together: ids with what holds for all of them, or each with its own."""
+    """Files to be put into a vector store together, with common attributes or each with its own."""
 
     file_ids: Annotated[list[FileId], Field(fail_fast=True, min_length=1, max_length=MAX_FILES_IN_BATCH)] | None = None
     files: (
@@ -120,7 +120,7 @@ class StoreBatchRequest(WireModel):
 
     @property
     def wanted(self) -> list[StoreFileRequest]:
-        """The files, each with what holds for it."""
+        """The files, each with its attributes and chunking."""
         if self.files is not None:
             return self.files
         return [
@@ -130,7 +130,7 @@ class StoreBatchRequest(WireModel):
 
 
 def chunking_to_wire(chunking: AutoChunking | StaticChunking | None) -> dict[str, Any]:
-    """Return a strategy as files show it: with its sizes, also where the service has chosen them."""
+    """Return a strategy for a client, always with its sizes."""
     if isinstance(chunking, StaticChunking):
         return chunking.model_dump()
     sizes = {"max_chunk_size_tokens": AUTO_CHUNK_TOKENS, "chunk_overlap_tokens": AUTO_OVERLAP_TOKENS}
@@ -138,7 +138,7 @@ def chunking_to_wire(chunking: AutoChunking | StaticChunking | None) -> dict[str
 
 
 def store_to_wire(store: StoredStore) -> dict[str, Any]:
-    """Return a vector store as clients know it."""
+    """Return a vector store for a client."""
     days = store.expires_after_days
     status = "expired" if store.has_expired else "in_progress" if store.counts.in_progress else "completed"
     return {
@@ -158,7 +158,7 @@ def store_to_wire(store: StoredStore) -> dict[str, Any]:
 
 
 def store_file_to_wire(file: StoredStoreFile) -> dict[str, Any]:
-    """Return a file in a vector store as clients know it."""
+    """Return a file in a vector store for a client."""
     return {
         "id": file.file_id,
         "object": "vector_store.file",
@@ -173,7 +173,7 @@ def store_file_to_wire(file: StoredStoreFile) -> dict[str, Any]:
 
 
 def store_batch_to_wire(batch: StoredStoreBatch) -> dict[str, Any]:
-    """Return a batch of files as clients know it."""
+    """Return a batch of files for a client."""
     status = "in_progress" if batch.counts.in_progress else "cancelled" if batch.is_cancelled else "completed"
     return {
         "id": batch.batch_id,

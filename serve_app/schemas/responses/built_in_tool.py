@@ -1,4 +1,4 @@
-"""The base classes of the schemas of the service's own tools and their items."""
+"""The base classes of the service's own tools and their items."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
@@ -18,7 +18,7 @@ class BuiltInTool(WireModel):
     """A tool that the service runs itself."""
 
     tool: ClassVar[Operation]
-    """What the configuration and the scopes of keys call it. Requests may know it by several types."""
+    """Its name in the configuration and in scopes. Requests may use several types for it."""
 
     is_chosen_by_type: ClassVar[bool] = True
     """Whether `tool_choice` and `allowed_tools` name it by its type alone."""
@@ -26,23 +26,23 @@ class BuiltInTool(WireModel):
     type: str
 
     def to_wire(self) -> dict[str, Any]:
-        """Return it as a response echoes it."""
+        """Return the tool as a response echoes it."""
         return self.model_dump(exclude_none=True)
 
 
 class BuiltInItem(WireModel):
-    """An item that a tool of the service's leaves in a conversation, as an answer held it and clients send it back."""
+    """An item of one of the service's tools, as answers contain it and clients send it back."""
 
     id_prefix: ClassVar[str]
     written: ClassVar[tuple[str, str] | None] = None
-    """Where calls are shown while the model writes them: the event's name without its `.delta`, and the field."""
+    """For calls that are shown while the model writes them: the event's name without `.delta`, and the field."""
 
     type: str
 
     @classmethod
     def show(cls, item: Mapping[str, Any]) -> Shown | None:
-        """Return an item of this type as a call for the model, None to leave it out.
+        """Return an item that a client sent as a call for the model, None to leave it out.
 
-        Called for items that clients kept; for those that are stored here, the model's own call is known.
+        Of items that are stored here, the model's own call is known.
         """
         return None

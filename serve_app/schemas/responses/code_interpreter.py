@@ -17,13 +17,12 @@ ContainerId = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class NoNetwork(WireModel):
-    """Code that reaches nothing outside of its container, which is all that there is."""
+    """No network, the only policy that is supported."""
 
     type: Literal["disabled"]
 
 
 def _refuse_network(policy: Any) -> Any:
-    """Return what does not open a container to the network."""
     if isinstance(policy, dict) and policy.get("type") == "allowlist":
         raise refusal(
             "unsupported_value",
@@ -40,7 +39,7 @@ FileIds = Annotated[list[Annotated[str, Field(min_length=1, max_length=128)]], F
 
 
 class AutoContainer(WireModel):
-    """A container that the service finds or makes; `file_ids` are copied into it."""
+    """A container that the service finds or creates; `file_ids` are copied into it."""
 
     type: Literal["auto"]
     file_ids: FileIds | None = None
@@ -49,7 +48,7 @@ class AutoContainer(WireModel):
 
 
 class CodeInterpreterTool(BuiltInTool):
-    """Python that the model writes and the service runs, in a container: one that is named, or an automatic one."""
+    """Runs Python code of the model in a container: a named or an automatic one."""
 
     tool = Operation.CODE_INTERPRETER
     type: Literal["code_interpreter"]
@@ -58,21 +57,21 @@ class CodeInterpreterTool(BuiltInTool):
 
 
 class LogsOutput(WireModel):
-    """What code printed."""
+    """The output that code printed."""
 
     type: Literal["logs"]
     logs: str
 
 
 class ImageOutput(WireModel):
-    """A figure that code made, carried in its URL."""
+    """A figure that code created, in a data URL."""
 
     type: Literal["image"]
     url: str
 
 
 class CodeInterpreterCallItem(BuiltInItem):
-    """A call of the code interpreter that the service carried out, as an answer held it."""
+    """A call of the code interpreter."""
 
     id_prefix = "ci"
     written = ("response.code_interpreter_call_code", "code")

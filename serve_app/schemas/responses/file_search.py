@@ -15,7 +15,7 @@ MAX_VECTOR_STORES = 10
 
 
 class FileSearchTool(BuiltInTool):
-    """A search over what is in vector stores, for which the model writes the queries."""
+    """A search in vector stores with queries of the model."""
 
     tool = Operation.FILE_SEARCH
     type: Literal["file_search"]
@@ -26,7 +26,7 @@ class FileSearchTool(BuiltInTool):
 
 
 class FileSearchResult(WireModel):
-    """A passage that a search over files has found."""
+    """A passage that a search found."""
 
     file_id: str | None = None
     filename: str | None = None
@@ -37,7 +37,7 @@ class FileSearchResult(WireModel):
 
 
 class FileSearchCallItem(BuiltInItem):
-    """A search over files that the service carried out, as an answer held it."""
+    """A call of the file search."""
 
     id_prefix = "fs"
     type: Literal["file_search_call"]
@@ -48,7 +48,7 @@ class FileSearchCallItem(BuiltInItem):
 
     @classmethod
     def show(cls, item: Mapping[str, Any]) -> Shown:
-        """Return the queries, and the results where the item holds them."""
+        """Return the queries, and the results where the item has them."""
         results = [f"{one.get('filename')}\n{one.get('text')}" for one in item.get("results") or ()]
         arguments = orjson.dumps({"queries": item.get("queries") or []}).decode()
         return "file_search", arguments, "\n\n".join(results) or RESULTS_NOT_KEPT

@@ -1,6 +1,6 @@
 """The items of a response's input: messages, calls and their outputs, reasoning, references, compactions.
 
-Every item that an answer holds can be sent back as it came, also with the fields that client libraries add to it.
+Every item of an answer can be sent back unchanged, or with the fields that client libraries add to it.
 """
 
 import re
@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, Tag, model_validator
 from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal
 from serve_app.schemas.messages import PromptCacheBreakpoint
 from serve_app.schemas.responses.built_in_tool import ItemId
-from serve_app.schemas.responses.built_in_tools import BUILT_IN_ITEMS
+from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 
 FileId = Annotated[str, Field(min_length=1, max_length=128)]
 CallId = Annotated[str, Field(min_length=1, max_length=256)]
@@ -50,7 +50,6 @@ UNSUPPORTED_ITEMS = frozenset(
 
 
 def _check_one(part: WireModel, *names: LiteralString) -> None:
-    """Check that a part has its content in one field only."""
     given = [name for name in names if getattr(part, name) is not None]
     if len(given) > 1:
         raise refusal(
@@ -130,7 +129,7 @@ class InputFilePart(WireModel):
 
 
 class OutputTextPart(WireModel):
-    """Text that the model wrote, as an answer held it."""
+    """Text that the model wrote."""
 
     type: Literal["output_text"]
     text: str
@@ -140,7 +139,7 @@ class OutputTextPart(WireModel):
 
 
 class OutputRefusalPart(WireModel):
-    """The model's words for declining."""
+    """The text with which the model declines."""
 
     type: Literal["refusal"]
     refusal: str
@@ -152,7 +151,7 @@ Part = Annotated[
 
 
 class MessageItem(WireModel):
-    """A message: what the user or the application says, or what the model said."""
+    """A message of the user, the application or the model."""
 
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
@@ -187,7 +186,7 @@ class MessageItem(WireModel):
 
 
 class FunctionCallItem(WireModel):
-    """A call that the model made; the last fields are what client libraries add when they hand it back."""
+    """A call that the model made; client libraries add the last fields."""
 
     type: Literal["function_call"]
     call_id: CallId
@@ -202,7 +201,7 @@ class FunctionCallItem(WireModel):
 
 
 class FunctionCallOutputItem(WireModel):
-    """What a call returned."""
+    """The output of a call."""
 
     type: Literal["function_call_output"]
     call_id: CallId
@@ -237,7 +236,7 @@ class ReasoningPart(WireModel):
 
 
 class ReasoningItem(WireModel):
-    """What the model thought; `encrypted_content` is what the service handed out for it."""
+    """The model's reasoning; `encrypted_content` is its sealed form."""
 
     type: Literal["reasoning"]
     id: ItemId | None = None
@@ -257,14 +256,14 @@ class CompactionItem(WireModel):
 
 
 class ItemReference(WireModel):
-    """An item that the service has, by its id."""
+    """A stored item, by its id."""
 
     type: Literal["item_reference"]
     id: ItemId
 
 
 def _read_type(item: Any) -> Any:
-    """Return a message or a reference that leaves its type out, with it; anything else, if it is here, as it is."""
+    """Return an item with the type of a message or a reference that leaves it out; refuse unsupported types."""
     if not isinstance(item, dict):
         return item
     kind = item.get("type")

@@ -1,7 +1,7 @@
-"""Remote MCP servers in requests: the tool, how it is chosen, and its items.
+"""Remote MCP servers in requests: the tool, the choice of it, and its items.
 
-The values of `headers` and `authorization`, and what follows the host in `server_url`, may be secrets. They are used,
-and neither shown nor stored; but the path of a `server_url` is kept, sealed, for as long as a background response runs.
+The values of `headers` and `authorization`, and the part of `server_url` after the host, may be secrets. They are
+neither shown nor stored, but a background response keeps the path of `server_url`, sealed, while it runs.
 """
 
 import re
@@ -34,7 +34,7 @@ Identifier = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 def _check_headers(headers: dict[str, str]) -> dict[str, str]:
-    """Return headers that can be sent as they are; errors never contain a value."""
+    """Return headers that can be sent; errors never contain a value."""
     if len(headers) > MAX_HEADERS:
         raise refusal("object_above_max_properties", f"Invalid '{{param}}': expected at most {MAX_HEADERS} headers.")
     for name, value in headers.items():
@@ -59,25 +59,25 @@ Headers = Annotated[dict[str, str], AfterValidator(_check_headers)]
 
 
 class McpToolFilter(WireModel):
-    """Some of a server's tools: those with these names, and those that only read or do not."""
+    """Some of a server's tools, by name and by whether they only read."""
 
     tool_names: ToolNames | None = None
     read_only: bool | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no condition."""
+        """Whether the filter has no condition."""
         return self.tool_names is None and self.read_only is None
 
     def matches(self, name: str, *, is_read_only: bool) -> bool:
-        """Return whether a tool is one of them."""
+        """Return whether the filter includes a tool."""
         if self.tool_names is not None and name not in self.tool_names:
             return False
         return self.read_only is None or self.read_only == is_read_only
 
 
 class McpApprovalFilter(WireModel):
-    """Which tools need the client's approval for each call, and which never do."""
+    """Which tools always need the client's approval, and which never do."""
 
     always: McpToolFilter | None = None
     never: McpToolFilter | None = None
@@ -142,7 +142,7 @@ class McpTool(BuiltInTool):
                 return name in names
 
     def needs_approval(self, name: str, *, is_read_only: bool) -> bool:
-        """Return whether the client must approve each call of a tool; it must where no filter names the tool."""
+        """Return whether the client must approve each call of a tool, as it must where no filter names the tool."""
         match self.require_approval:
             case McpApprovalFilter(always=always, never=never):
                 if always is not None and not always.is_empty and always.matches(name, is_read_only=is_read_only):
@@ -152,7 +152,7 @@ class McpTool(BuiltInTool):
                 return setting != "never"
 
     def to_wire(self) -> dict[str, Any]:
-        """Return it as a response echoes it."""
+        """Return the tool as a response echoes it."""
         names = {"type", "server_label", "server_description", "allowed_tools", "require_approval"}
         unsaid = {"server_description": None, "allowed_tools": None, "require_approval": "always", "headers": None}
         shown = self.model_dump(include=names, exclude_none=True)
@@ -160,16 +160,16 @@ class McpTool(BuiltInTool):
 
 
 def redacted(url: str) -> str:
-    """Return a URL without what follows its host, which may hold a secret."""
+    """Return a URL without the part after its host, which may contain a secret."""
     parts = urlsplit(url)
     has_more = parts.path not in ("", "/") or parts.query or parts.fragment
     return f"{parts.scheme}://{parts.netloc}/" + (_REDACTED if has_more else "")
 
 
 def without_secrets(body: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return a valid body as it may be kept, and whether something that a server wants to hear is missing from it.
+    """Return a valid body without the secrets of MCP servers, and whether it had any.
 
-    The path of a server's address is still there: without it the server could not be asked again.
+    The path of a server's URL stays: without it the server could not be called again.
     """
     tools = body.get("tools") or []
     kept = [_without_secrets(tool) for tool in tools]
@@ -202,7 +202,7 @@ class AllowedMcp(WireModel):
 
 
 class McpListedTool(WireModel):
-    """A tool of a server, as it was listed."""
+    """A listed tool of a server."""
 
     name: ToolName
     description: str | None = None
@@ -211,7 +211,7 @@ class McpListedTool(WireModel):
 
 
 class McpListToolsItem(BuiltInItem):
-    """The tools of a server, as an answer held them: they are not listed again where this is."""
+    """The tools of a server; in a conversation with this item they are not listed again."""
 
     id_prefix = "mcpl"
     type: Literal["mcp_list_tools"]
@@ -222,7 +222,7 @@ class McpListToolsItem(BuiltInItem):
 
 
 class McpCallItem(BuiltInItem):
-    """A call of a server's tool, as an answer held it."""
+    """A call of a server's tool."""
 
     id_prefix = "mcp"
     written = ("response.mcp_call_arguments", "arguments")
@@ -238,7 +238,7 @@ class McpCallItem(BuiltInItem):
 
 
 class McpApprovalRequestItem(BuiltInItem):
-    """A call that waits for the client's approval, as an answer held it."""
+    """A call that waits for the client's approval."""
 
     id_prefix = "mcpr"
     type: Literal["mcp_approval_request"]
@@ -249,7 +249,7 @@ class McpApprovalRequestItem(BuiltInItem):
 
 
 class McpApprovalResponseItem(BuiltInItem):
-    """The client's word on a call."""
+    """The client's decision about a call."""
 
     id_prefix = "mcpa"
     type: Literal["mcp_approval_response"]

@@ -1,7 +1,7 @@
 """The bodies of POST /v1/responses, /v1/responses/input_tokens and /v1/responses/compact.
 
-Holds every field of OpenAI's current schema. Those that would change the answer and cannot be honoured are refused by
-name; those that cannot change it are accepted, and echoed where OpenAI echoes them.
+They have every field of OpenAI's current schema. Fields that would change the answer and are not supported are refused
+by name; those that cannot change it are accepted, and echoed where OpenAI echoes them.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -29,10 +29,10 @@ from serve_app.schemas.base import (
     refusal,
 )
 from serve_app.schemas.engine_options import SamplingOptions
-from serve_app.schemas.formats import JsonObjectFormat, TextFormat
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.responses.items import Input
 from serve_app.schemas.responses.tools import FunctionTool, ToolChoice, Tools, check_tool_choice, check_tools
+from serve_app.schemas.structured_outputs import JsonObjectFormat, TextFormat
 from serve_app.schemas.tools import check_parameters
 
 Id = Annotated[str, Field(min_length=1, max_length=128)]
@@ -49,7 +49,7 @@ Include = Literal[
 
 
 class JsonSchemaFormat(WireModel):
-    """JSON that keeps to a schema."""
+    """JSON that follows a schema."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -78,7 +78,7 @@ class Reasoning(WireModel):
 
 
 class ResponseStreamOptions(WireModel):
-    """What a stream carries beside the answer."""
+    """What a stream contains besides the answer."""
 
     include_obfuscation: bool | None = None
 
@@ -90,7 +90,7 @@ class ConversationReference(WireModel):
 
 
 class PromptedRequest(OperationRequest):
-    """What makes up the model's input, in every body that has one."""
+    """The model's input, and how it answers."""
 
     model: ModelId
     input: Input | None = None
@@ -181,7 +181,7 @@ class ResponseRequest(SamplingOptions, PromptedRequest):
 
     @property
     def wants_logprobs(self) -> bool:
-        """Whether the answer is to tell how probable its tokens were."""
+        """Whether the answer has the log probabilities of its tokens."""
         return bool(self.top_logprobs) or "message.output_text.logprobs" in (self.include or ())
 
 
@@ -192,7 +192,7 @@ class InputTokensRequest(PromptedRequest):
 
 
 class ResponseQuery(WireModel):
-    """How a stored response is asked for: as an object, or as its events after one of them."""
+    """The query of a stored response: as an object, or as its events after a number."""
 
     stream: bool = False
     starting_after: int | None = None

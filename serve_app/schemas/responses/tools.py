@@ -1,17 +1,43 @@
-"""The tools of a response, and how a client steers their choice.
+"""The tools of a response and the choice among them. The service's own come from one module of this package for each.
 
-Whether a tool that the service runs itself is switched on in this deployment is asked later, by the operation.
+The operation checks later whether a tool is switched on in this deployment.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, Tag
 
+from deployments.operations import TOOLS
 from serve_app.schemas.base import Name, WireModel, refusal
-from serve_app.schemas.responses.built_in_tool import BuiltInTool
-from serve_app.schemas.responses.built_in_tools import BUILT_IN_TOOLS, types_of
+from serve_app.schemas.responses.built_in_tool import BuiltInItem, BuiltInTool
 from serve_app.schemas.responses.mcp import MAX_SERVERS, AllowedMcp, McpChoice, McpTool
 from serve_app.schemas.tools import MAX_TOOLS, JsonSchema
+
+Base = TypeVar("Base", bound=WireModel)
+
+
+def _classes_of(base: type[Base]) -> Iterator[type[Base]]:
+    """Yield the subclasses that the tools' modules define, in the order of the tools."""
+    for tool in TOOLS:
+        module = import_module(f"serve_app.schemas.responses.{tool}")
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__:
+                yield value
+
+
+def types_of(kind: type[WireModel]) -> tuple[str, ...]:
+    """Return the values that the field `type` of a class may have."""
+    return get_args(kind.model_fields["type"].annotation)
+
+
+BUILT_IN_TOOLS: tuple[type[BuiltInTool], ...] = tuple(_classes_of(BuiltInTool))
+BUILT_IN_ITEMS: Mapping[str, type[BuiltInItem]] = {
+    name: kind for kind in _classes_of(BuiltInItem) for name in types_of(kind)
+}
+"""By type."""
+
 
 UNSUPPORTED_TOOLS = frozenset(
     {
@@ -27,7 +53,7 @@ UNSUPPORTED_TOOLS = frozenset(
         "tool_search",
     }
 )
-"""The tools that OpenAI's interface names and this version does not have."""
+"""The tools of OpenAI's API that this service lacks."""
 
 _SUPPORTED = [f"'{name}'" for name in ("function", *(types_of(tool)[0] for tool in BUILT_IN_TOOLS))]
 SUPPORTED_TOOLS = f"{', '.join(_SUPPORTED[:-1])} and {_SUPPORTED[-1]}"
@@ -47,7 +73,6 @@ class FunctionTool(WireModel):
 
 
 def _refuse_built_in(tool: Any) -> Any:
-    """Return what is not a tool that no deployment has."""
     if isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"] in UNSUPPORTED_TOOLS:
         raise refusal(
             "unsupported_value",
@@ -77,13 +102,13 @@ class NamedChoice(WireModel):
 
 
 class BuiltInChoice(WireModel):
-    """The model must call this tool of the service's."""
+    """The model must call this tool of the service."""
 
     type: BuiltInType
 
 
 class AllowedBuiltIn(WireModel):
-    """A tool of the service's that may be called; clients may send its whole definition again."""
+    """A tool of the service that may be called; clients may send its whole definition again."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -124,7 +149,7 @@ class AllowedTools(WireModel):
 
     @property
     def remote(self) -> list[AllowedMcp]:
-        """Remote servers, or tools of those, among them."""
+        """The remote servers, or their tools, among them."""
         return [tool for tool in self.tools if isinstance(tool, AllowedMcp)]
 
 
@@ -142,7 +167,7 @@ def check_tool_choice(choice: ToolChoice | None, tools: list[Tool] | None) -> No
     """Check that the choice is among the tools of the request.
 
     Raises:
-        PydanticCustomError: there are no tools to choose from, or one that is named is not among them.
+        PydanticCustomError: there are no tools, or a chosen one is not among them.
     """
     if choice is None or choice in ("none", "auto"):
         return
@@ -165,7 +190,6 @@ _Named = NamedChoice | BuiltInChoice | McpChoice | AllowedFunction | AllowedBuil
 
 
 def _check_named(one: _Named, at: str, tools: list[Tool]) -> None:
-    """Check that a tool that is named is in the request."""
     match one:
         case NamedChoice() | AllowedFunction():
             field, wanted = "name", one.name

@@ -1,4 +1,4 @@
-"""The web search as a tool of a response, with its filters, place and depth, and its calls as items."""
+"""The web search as a tool of a response, with its options, and its calls as items."""
 
 import re
 from collections.abc import Mapping
@@ -30,13 +30,13 @@ SearchContextSize = Literal["low", "medium", "high"]
 
 
 class SearchFilters(WireModel):
-    """Which pages may be found: those of some domains, and below them."""
+    """The domains, and their subdomains, whose pages may be found."""
 
     allowed_domains: Annotated[list[Domain], Field(fail_fast=True, max_length=MAX_ALLOWED_DOMAINS)] | None = None
 
 
 class UserLocation(WireModel):
-    """About where the user is."""
+    """The approximate location of the user."""
 
     type: Literal["approximate"] | None = None
     country: Annotated[str, Field(pattern=r"^[a-zA-Z]{2}$")] | None = None
@@ -46,7 +46,7 @@ class UserLocation(WireModel):
 
 
 class WebSearchTool(BuiltInTool):
-    """A search of the web, whose pages the model may then open; none is where `external_web_access` is false."""
+    """A search of the web; the model may open its pages unless `external_web_access` is false."""
 
     tool = Operation.WEB_SEARCH
     type: Literal["web_search", "web_search_2025_08_26"]
@@ -57,12 +57,12 @@ class WebSearchTool(BuiltInTool):
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """The domains that it is confined to, none for all."""
+        """The domains that the search is limited to; empty is all."""
         return tuple(self.filters.allowed_domains or ()) if self.filters is not None else ()
 
 
 class WebSearchPreviewTool(BuiltInTool):
-    """The same tool, as it was called before."""
+    """The same tool under its older name."""
 
     tool = Operation.WEB_SEARCH
     type: Literal["web_search_preview", "web_search_preview_2025_03_11"]
@@ -95,7 +95,7 @@ class OpenPageAction(WireModel):
 
 
 class FindInPageAction(WireModel):
-    """A text that was looked for in a page."""
+    """A text that was searched in a page."""
 
     type: Literal["find_in_page"]
     url: str
@@ -103,7 +103,7 @@ class FindInPageAction(WireModel):
 
 
 class WebSearchCallItem(BuiltInItem):
-    """A call of the web search that the service carried out, as an answer held it."""
+    """A call of the web search."""
 
     id_prefix = "ws"
     type: Literal["web_search_call"]
@@ -113,7 +113,7 @@ class WebSearchCallItem(BuiltInItem):
 
     @classmethod
     def show(cls, item: Mapping[str, Any]) -> Shown | None:
-        """Return what was asked, and the addresses that were found where the item holds them."""
+        """Return the query, and the URLs that were found where the item has them."""
         action = item.get("action")
         if not action:
             return None

@@ -25,7 +25,7 @@ from serve_app.operations.responses.events.usage import usage_from_wire
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.events.written_call import FieldInWriting
 from serve_app.operations.responses.resume.journal import EmittedEvents
-from serve_app.schemas.responses.built_in_tools import BUILT_IN_ITEMS
+from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 
 _PLACE = ("type", "sequence_number", "item_id", "output_index")
 _NOT_YET: Item = {"status": "in_progress", "output": [], "usage": None, "completed_at": None}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.schemas.responses.built_in_tools import BUILT_IN_ITEMS
+from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 
 _PREFIXES = {
     "message": "msg",
