@@ -29,7 +29,7 @@ from deployments.state.usage.record import RequestRecord
 from deployments.steps import open_steps
 from serve_app.errors.api import ApiError
 from serve_app.errors.capacity import StoresAway
-from serve_app.operations.registry import RunnableOperation
+from serve_app.operations.contract import RunnableOperation
 from serve_app.operations.scopes import check_operation
 from serve_app.telemetry.log import api_error_for
 from serve_app.telemetry.trace import RequestTrace, record_of

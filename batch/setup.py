@@ -20,7 +20,7 @@ from deployments.models.price import Prices
 from deployments.patience import Patience
 from deployments.state.config import ResolvedState
 from deployments.tools.config import ToolsConfig
-from serve_app.operations.assembly import assemble
+from serve_app.operations.registry import assemble
 from serve_app.operations.safety.moderation import ModerationConfig
 from serve_app.operations.safety.policy import SafetyConfig
 from serve_app.telemetry.log import error_logger

@@ -25,7 +25,7 @@ from deployments.state.objects.pair import write_near_only
 from deployments.state.objects.store import ContentLost
 from deployments.state.usage.record import RequestRecord
 from deployments.waiting import wait_at_most
-from serve_app.operations.registry import RunnableOperation
+from serve_app.operations.contract import RunnableOperation
 from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.tracing import Tracer
 from serve_app.validation.batch_lines import Place, parse_line

@@ -55,7 +55,7 @@ from serve_app.http.admission import Admission
 from serve_app.http.body_limits import BodyLimits
 from serve_app.http.connections import SocketPlaces
 from serve_app.http.sse import Silence
-from serve_app.operations.assembly import assemble
+from serve_app.operations.registry import assemble
 from serve_app.operations.responses.background.runner import BackgroundRunner
 from serve_app.operations.vector_stores.indexing import Indexer
 from serve_app.services import BatchBounds, Services

@@ -18,7 +18,7 @@ from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import weighted
 from serve_app.errors.capacity import EngineOverloaded, RateLimited, render_duration
 from serve_app.http.auth import KeyWatch
-from serve_app.operations.outcome import Cost
+from serve_app.operations.contract import Cost
 
 UNKNOWN_COMPLETION_TOKENS = 1024
 """The estimate for a request without a bound while nothing is known of its key and model."""

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
 from serve_app.errors.api import KeyRevoked
 from serve_app.http.admission import Ticket
-from serve_app.operations.outcome import Outcome
+from serve_app.operations.contract import Outcome
 from serve_app.telemetry.log import api_error_for, log_bug
 from serve_app.telemetry.trace import RequestTrace
 

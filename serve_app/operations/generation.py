@@ -19,7 +19,7 @@ from deployments.models.contract.events import Event
 from deployments.models.contract.render import Renderer
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
-from serve_app.operations.outcome import Cost, Outcome
+from serve_app.operations.contract import Cost, Outcome
 from serve_app.operations.routing import CacheSalt, affinity_of, find_engine, unsupported_parameter
 from serve_app.operations.safety.policy import SafetyPolicy
 from serve_app.operations.safety.stream import SafeStream, Watched

@@ -6,7 +6,7 @@ from deployments.models.contract.engine import EngineRequest
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import ModelNotFound, NotFound
-from serve_app.operations.outcome import Cost, Outcome
+from serve_app.operations.contract import Cost, Outcome
 from serve_app.operations.routing import CacheSalt
 from serve_app.operations.safety.moderation import ModerationStream, Moderator
 from serve_app.operations.scopes import may_use_model

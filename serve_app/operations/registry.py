@@ -1,74 +1,50 @@
-"""Every operation, by name for the HTTP routes and by path for batch lines.
+"""Composes the operations and the tools of this service, over HTTP and in batches alike.
 
-An operation that engines run is found by its name: `OPERATION` in `serve_app/operations/NAME.py` is its class.
+Both are found by name. `OPERATION` in `serve_app/operations/NAME.py` is the class of an operation that engines run;
+`create_built_in` there, or in a folder's `tool.py`, creates a tool from its section of the configuration. An ingress
+replica and a worker of batches each `assemble` their own, over connections of their own.
 """
 
-from collections.abc import Mapping
+import hmac
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, cast
 
-from deployments.models.contract.engine import ModelDirectory
-from deployments.operations import ENGINE_OPERATIONS, MODEL_OPERATIONS, Operation
+from ray.serve.handle import DeploymentHandle
+
+from deployments.models.client.directory import ConfiguredDirectory
+from deployments.models.contract.engine import Engine, ModelDirectory
+from deployments.operations import ENGINE_OPERATIONS, MODEL_OPERATIONS, TOOLS, Operation
 from deployments.patience import USUAL, Patience
-from deployments.state.identity.principal import Principal
+from deployments.state.config import ResolvedState
+from deployments.state.database.connection import Database
+from deployments.state.disk import DiskReserve, disk_reserve_of
+from deployments.state.files.store import FileStore
+from deployments.state.item_quota import ItemQuota
+from deployments.tools.code_interpreter.client import ServeChooser
+from deployments.tools.config import ToolsConfig
 from serve_app.operations.chat import ChatOperation
+from serve_app.operations.containers.service import Containers
+from serve_app.operations.containers.tool import CodeInterpreter
+from serve_app.operations.contract import DescribedOperation, RunnableOperation
 from serve_app.operations.moderations import ModerationOperation
-from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prompt.preparation import Preparation
-from serve_app.operations.responses.storage.stores import Storage
-from serve_app.operations.responses.tools.contract import BuiltIns
-from serve_app.operations.routing import CacheSalt
+from serve_app.operations.responses.storage import Storage, storage_in
+from serve_app.operations.responses.tools.contract import BuiltIn, BuiltIns, ToolResources
+from serve_app.operations.routing import CacheSalt, cache_salts
 from serve_app.operations.safety.moderation import ModerationConfig, Moderator
-from serve_app.operations.safety.policy import SafetyPolicy
-from serve_app.schemas.base import OperationRequest
+from serve_app.operations.safety.policy import SafetyConfig, SafetyPolicy, create_policies
+from serve_app.operations.vector_stores.search import FileSearch
+from serve_app.operations.vector_stores.tool import FileSearchBuiltIn
 
-Body = TypeVar("Body", bound=OperationRequest)
-
-
-class RunnableOperation(Protocol[Body]):
-    """From a body of type `schema` to an answer that has not begun."""
-
-    @property
-    def name(self) -> Operation:
-        """Which one it is."""
-        ...
-
-    @property
-    def schema(self) -> type[Body]:
-        """The wire model of its body."""
-        ...
-
-    def cost(self, body: Body, principal: Principal) -> Cost:
-        """Return what a body may take.
-
-        Raises:
-            ApiError: this key may not use the model, or the model cannot do what the body asks.
-        """
-        ...
-
-    def run(self, body: Body, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0) -> Outcome:
-        """Return the answer to a body; `raw` are the bytes that it was parsed from.
-
-        Raises:
-            ApiError: this key may not use the model, or the model cannot do what the body asks.
-        """
-        ...
-
-
-class DescribedOperation(Protocol):
-    """What the route of an operation is made from; the first line of its docstring is the route's summary.
-
-    `answer` is the type of its answer, and `events` that of each server-sent event of a streamed one, None where
-    nothing is streamed; as `routes.contract.Contract` has them.
-    """
-
-    __doc__: str | None
-    name: Operation
-    schema: type[OperationRequest]
-    answer: Any
-    events: Any
+_IN_FOLDERS = {
+    Operation.CODE_INTERPRETER: "containers.tool",
+    Operation.FILE_SEARCH: "vector_stores.tool",
+    Operation.WEB_SEARCH: "web_search.tool",
+}
 
 
 class EngineOperation(DescribedOperation, Protocol):
@@ -102,7 +78,7 @@ class Operations:
         return cast(ResponseOperation, self.by_name[Operation.RESPONSES])
 
     def by_path(self) -> Mapping[str, RunnableOperation[Any]]:
-        """Return the operations by the URL path, version included, under which clients know them."""
+        """Return the operations by their URL path, with its version."""
         return {about.path: self.by_name[name] for name, about in MODEL_OPERATIONS.items() if name in self.by_name}
 
 
@@ -117,8 +93,8 @@ def create_operations(
 ) -> Operations:
     """Return the operations over a model directory; `policies` are by model id.
 
-    Without a `storage` there are no responses. `built_ins` are the tools that the service runs in a response. Without
-    `moderation` every moderation is refused.
+    Without a `storage` there are no responses. `built_ins` are the service's own tools. Without `moderation` every
+    moderation is refused.
     """
     by_name = {name: find_engine_operation(name)(directory, salt, policies) for name in ENGINE_OPERATIONS}
     moderator = None if moderation is None else Moderator(moderation, directory)
@@ -128,3 +104,75 @@ def create_operations(
         preparation = Preparation(directory, storage, built_ins)
         by_name[Operation.RESPONSES] = ResponseOperation(chat, preparation, storage, patience.response_begins_s)
     return Operations(by_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Tooling:
+    """The tools that are switched on, by type; `closing` closes their connections."""
+
+    built_ins: dict[str, BuiltIn]
+    closing: AsyncExitStack
+
+    @property
+    def containers(self) -> Containers | None:
+        """The containers of the code interpreter."""
+        tool = self.built_ins.get(Operation.CODE_INTERPRETER)
+        return tool.containers if isinstance(tool, CodeInterpreter) else None
+
+    @property
+    def file_search(self) -> FileSearch | None:
+        """The search over files."""
+        tool = self.built_ins.get(Operation.FILE_SEARCH)
+        return tool.search if isinstance(tool, FileSearchBuiltIn) else None
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self.closing.aclose()
+
+
+def create_tooling(resources: ToolResources) -> Tooling:
+    """Return the tools in the configuration; others are not imported."""
+    built_ins: dict[str, BuiltIn] = {}
+    for name in TOOLS:
+        section = getattr(resources.config, name)
+        if section is not None:
+            module = import_module(f"serve_app.operations.{_IN_FOLDERS.get(name, name)}")
+            built_ins[name] = module.create_built_in(section, resources)
+    return Tooling(built_ins, resources.closing)
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The operations, and what they share with other parts of the process."""
+
+    directory: ConfiguredDirectory
+    disk: DiskReserve
+    storage: Storage
+    tooling: Tooling
+    operations: Operations
+
+
+def assemble(
+    engines: Sequence[tuple[Engine, Sequence[str]]],
+    safety: Mapping[str, SafetyConfig],
+    tools: ToolsConfig,
+    tool_handles: Mapping[str, DeploymentHandle],
+    state: ResolvedState,
+    database: Database,
+    files: FileStore,
+    moderation: ModerationConfig | None = None,
+) -> Assembly:
+    """Return the operations over engines, each with its model's aliases.
+
+    `safety` has policies by model id, `tool_handles` the deployments of tools by type.
+    """
+    directory = ConfiguredDirectory(engines)
+    # Batches have the same salt, so that they find the cached prefixes of requests.
+    salt = cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256"), state.config.tiers)
+    disk = disk_reserve_of(state)
+    storage = storage_in(database, files, ItemQuota(database, state.config.tiers, disk), state.region_name)
+    choosers = {name: ServeChooser(handle) for name, handle in tool_handles.items()}
+    tooling = create_tooling(ToolResources(tools, database, files, directory, salt, state.object_store, choosers))
+    policies = create_policies(safety, directory)
+    operations = create_operations(directory, salt, policies, storage, tooling.built_ins, moderation, state.patience)
+    return Assembly(directory, disk, storage, tooling, operations)

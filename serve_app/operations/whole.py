@@ -9,7 +9,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from deployments.models.contract.engine import Engine, EngineRequest, ModelCard, ModelDirectory
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
-from serve_app.operations.outcome import Cost, Outcome
+from serve_app.operations.contract import Cost, Outcome
 from serve_app.operations.routing import CacheSalt, find_engine
 from serve_app.operations.safety.policy import SafetyPolicy
 

@@ -14,8 +14,7 @@ from deployments.state.identity.principal import Principal
 from deployments.tools.code_interpreter.messages import ContainerFile
 from serve_app.errors.api import BadRequest, NotFound, RetentionForbids
 from serve_app.http.forms import FormEvent, PartBegin, PartData
-from serve_app.operations.containers.files import ContainerFiles, FileCopy, path_in
-from serve_app.operations.containers.refusals import expired
+from serve_app.operations.containers.files import ContainerFiles, FileCopy, expired, path_in
 from serve_app.operations.containers.service import Containers, NewContainer
 from serve_app.routes.endpoint import Deleted, answers, caller, deleted_response, json_response, services_of, trace_of
 from serve_app.routes.file_content import begin_content, form_events

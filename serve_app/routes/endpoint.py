@@ -23,7 +23,7 @@ from deployments.steps import step
 from serve_app.http.admission import Ticket
 from serve_app.http.auth import authenticate, check_admin, key_digest
 from serve_app.http.middleware import TRACE
-from serve_app.operations.outcome import Cost
+from serve_app.operations.contract import Cost
 from serve_app.operations.scopes import check_operation
 from serve_app.operations.service_tiers import DEFAULT_TERMS, Terms
 from serve_app.services import Services

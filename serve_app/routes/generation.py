@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 from deployments.span_names import RECEIVE
 from deployments.steps import step
 from serve_app.http.sse import OutcomeResponse
-from serve_app.operations.registry import Body, DescribedOperation, RunnableOperation
+from serve_app.operations.contract import Body, DescribedOperation, RunnableOperation
 from serve_app.operations.service_tiers import find_terms
 from serve_app.routes.endpoint import admitted, answers, reserve, services_of, trace_of
 from serve_app.validation.body import parse_body

@@ -14,7 +14,7 @@ from deployments.state.vector_stores.rows import StoreMissing
 from deployments.state.vector_stores.store import StorePage
 from serve_app.errors.api import BadRequest, NotFound
 from serve_app.http.admission import Ticket
-from serve_app.operations.outcome import Cost
+from serve_app.operations.contract import Cost
 from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
 from serve_app.operations.vector_stores.service import VectorStoreService
 from serve_app.routes.endpoint import (

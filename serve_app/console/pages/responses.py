@@ -7,7 +7,7 @@ from starlette.responses import Response
 from deployments.state.responses.values import ConversationMissing, Item, StoredTurn, TurnMissing
 from serve_app.console.visit import Visit, redirect
 from serve_app.errors.api import NotFound
-from serve_app.operations.responses.storage.stores import Storage
+from serve_app.operations.responses.storage import Storage
 from serve_app.routes import conversations, responses
 
 _PAGE_SIZE = 50

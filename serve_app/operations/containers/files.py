@@ -4,8 +4,8 @@ The routes of containers call it, and the tool of the code interpreter. Where a 
 is noted and the client gets an error that says so.
 """
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from hashlib import sha256
 from typing import cast
 
@@ -14,13 +14,65 @@ from deployments.state.files.store import FileNotFound, FileStore, StoredFile
 from deployments.state.identity.principal import Principal
 from deployments.state.objects.store import StoreUnavailable
 from deployments.tools.code_interpreter.client import RemoteHosts
-from deployments.tools.code_interpreter.messages import ContainerFile, ContainerGone, Place
+from deployments.tools.code_interpreter.messages import (
+    ContainerFile,
+    ContainerFileMissing,
+    ContainerGone,
+    ContainerRefused,
+    InterpreterAway,
+    Place,
+)
 from deployments.tools.config import CodeInterpreterConfig
 from deployments.tools.sandbox.root import WORK_FOLDER
 from deployments.tools.sandbox.text import is_safe_path
 from serve_app.errors.api import BadRequest, BodyTooLarge, NotFound, shorten
-from serve_app.errors.capacity import STORED_FILES_AWAY, StoresAway
-from serve_app.operations.containers.refusals import expired, no_file, translated
+from serve_app.errors.capacity import STORED_FILES_AWAY, QuotaExceeded, StoresAway, Unavailable
+
+EXPIRED = "container_expired"
+
+
+@contextmanager
+def translated(container_id: str, file_id: str = "") -> Iterator[None]:
+    """Context manager that translates errors of containers into API errors.
+
+    Raises:
+        NotFound: the container has ended, or has no such file.
+        BadRequest: what was asked of its files cannot be done.
+        Unavailable: the code interpreter cannot answer.
+    """
+    try:
+        yield
+    except ContainerGone:
+        raise expired(container_id) from None
+    except ContainerFileMissing:
+        raise no_file(file_id) from None
+    except ContainerRefused as refused:
+        raise BadRequest(refused.message, param="file", code="invalid_value") from None
+    except InterpreterAway as away:
+        raise Unavailable(away.message, retry_after_s=5.0) from None
+
+
+def expired(container_id: str, param: str | None = None) -> NotFound:
+    """Return the error for a container that has expired."""
+    return NotFound(
+        f"Container with id '{shorten(container_id)}' has expired, and everything in it is gone. Create a new one.",
+        param=param,
+        code=EXPIRED,
+    )
+
+
+def no_file(file_id: str) -> NotFound:
+    """Return the error for a file that does not exist."""
+    return NotFound(f"No such container file: {shorten(file_id)}")
+
+
+def too_many(most: int) -> QuotaExceeded:
+    """Return the error for an account that has `most` containers already."""
+    return QuotaExceeded(
+        f"You have {most} containers, as many as you may at once. Delete those that you no longer need.",
+        code="too_many_containers",
+    )
+
 
 _PIECE_BYTES = 1024 * 1024
 

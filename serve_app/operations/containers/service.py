@@ -16,8 +16,7 @@ from deployments.tools.code_interpreter.client import RemoteHosts
 from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerGone
 from deployments.tools.config import MEMORY_BYTES, CodeInterpreterConfig
 from serve_app.errors.api import BadRequest, NotFound, shorten
-from serve_app.operations.containers.files import ContainerFiles, place_of
-from serve_app.operations.containers.refusals import too_many, translated
+from serve_app.operations.containers.files import ContainerFiles, place_of, too_many, translated
 
 _SPARED_S = 60.0
 AUTO_NAME = "auto"

@@ -19,11 +19,9 @@ from deployments.tools.config import CodeInterpreterConfig
 from serve_app.errors.api import ApiError, NotFound
 from serve_app.errors.capacity import QuotaExceeded, Unavailable
 from serve_app.operations.containers.citations import WrittenFiles
-from serve_app.operations.containers.files import path_in
-from serve_app.operations.containers.refusals import expired
+from serve_app.operations.containers.files import expired, path_in
 from serve_app.operations.containers.service import Containers, NewContainer, new_container_id
 from serve_app.operations.containers.writing import EVENT, CodeInWriting, TextMember
-from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.tools.contract import (
     CheckedTool,
@@ -31,6 +29,7 @@ from serve_app.operations.responses.tools.contract import (
     SendEvent,
     ToolAnswer,
     ToolContext,
+    ToolResources,
     WritingTool,
 )
 from serve_app.schemas.responses.code_interpreter import AutoContainer, CodeInterpreterTool
@@ -79,12 +78,12 @@ class CodeInterpreter:
         return CodeInUse(self.containers, context, auto, used[-1] if used else None, files)
 
 
-def create_built_in(config: CodeInterpreterConfig, foundation: Foundation) -> CodeInterpreter:
+def create_built_in(config: CodeInterpreterConfig, resources: ToolResources) -> CodeInterpreter:
     """Return the code interpreter of a configuration."""
-    hosts = RemoteHosts(foundation.choosers[TYPE])
-    foundation.closing.callback(hosts.close)
-    store = ContainerStore(foundation.database, foundation.files.vault, foundation.files.clock)
-    return CodeInterpreter(Containers(store, hosts, foundation.files, config))
+    hosts = RemoteHosts(resources.choosers[TYPE])
+    resources.closing.callback(hosts.close)
+    store = ContainerStore(resources.database, resources.files.vault, resources.files.clock)
+    return CodeInterpreter(Containers(store, hosts, resources.files, config))
 
 
 class CodeInUse(WritingTool, CheckedTool, CitingTool):

@@ -8,8 +8,8 @@ from typing import Final
 
 import orjson
 
+from serve_app.operations.responses.events.server_call import FieldInWriting, ToolEvent
 from serve_app.operations.responses.events.writer import Item
-from serve_app.operations.responses.events.written_call import FieldInWriting, ToolEvent
 
 EVENT: Final = "response.code_interpreter_call"
 _HIGH, _LOW = r"[dD][89abAB][0-9a-fA-F]{2}", r"[dD][c-fC-F][0-9a-fA-F]{2}"

@@ -17,18 +17,17 @@ from deployments.patience import USUAL
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import BadRequest
 from serve_app.operations.chat import ChatOperation
+from serve_app.operations.contract import Cost, Outcome
 from serve_app.operations.generation import cost_of
-from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.responses.events.writer import Item
+from serve_app.operations.responses.journal import EmittedEvents, Journal, JournaledEngine, RetryPolicy
 from serve_app.operations.responses.prompt.dialect import GenerationChat, create_chat_request
 from serve_app.operations.responses.prompt.preparation import Preparation
 from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.queries import PromptQueries
-from serve_app.operations.responses.resume.journal import EmittedEvents, Journal, JournaledEngine, RetryPolicy
 from serve_app.operations.responses.run.answer import ResponseAnswer
 from serve_app.operations.responses.run.loop import ResponseRun
-from serve_app.operations.responses.storage.items import items_of, without_opened_text
-from serve_app.operations.responses.storage.stores import Storage
+from serve_app.operations.responses.storage import Storage, items_of, without_opened_text
 from serve_app.operations.responses.tools.contract import ToolBounds
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.responses.items import InputItem

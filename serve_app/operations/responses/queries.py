@@ -14,15 +14,13 @@ from deployments.state.identity.principal import Principal
 from serve_app.errors.api import ApiError
 from serve_app.errors.translate import translate_engine_error
 from serve_app.operations.chat import ChatOperation
+from serve_app.operations.contract import Cost
 from serve_app.operations.generation import cost_of
-from serve_app.operations.outcome import Cost
-from serve_app.operations.responses.events.usage import usage_to_wire
-from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.operations.responses.prompt.dialect import check_chat, in_words_of
+from serve_app.operations.responses.events.writer import Item, new_id, usage_to_wire
+from serve_app.operations.responses.prompt.dialect import check_chat, create_chat, in_words_of
 from serve_app.operations.responses.prompt.history import Message
 from serve_app.operations.responses.prompt.preparation import Preparation
-from serve_app.operations.responses.prompt.wire import create_chat
-from serve_app.operations.responses.storage.stores import Storage
+from serve_app.operations.responses.storage import Storage
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, PromptedRequest
 
 _SUMMARIZE: Final = (

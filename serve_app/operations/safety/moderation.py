@@ -15,8 +15,7 @@ from deployments.config import Section
 from deployments.models.contract.engine import EngineRequest, ModelDirectory, Summary, Usage
 from deployments.models.contract.errors import EngineDied, RequestRejected
 from serve_app.errors.capacity import Unavailable
-from serve_app.operations.safety.guard import GuardModel
-from serve_app.operations.safety.policy import compile_patterns, find
+from serve_app.operations.safety.policy import GuardModel, compile_patterns, find
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.moderations import CATEGORIES, Category
 

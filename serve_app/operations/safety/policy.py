@@ -3,18 +3,62 @@
 Patterns run in linear time (RE2). `stream` holds answers back and ends them.
 """
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import re2  # type: ignore[import-untyped]
 from pydantic import Field, field_validator, model_validator
 
 from deployments.config import Section
-from deployments.models.contract.engine import EngineRequest, ModelDirectory
+from deployments.models.contract.engine import EngineRequest, ModelDirectory, Usage
 from deployments.models.contract.errors import EngineDied, EngineError
+from deployments.operations import Operation
 from serve_app.errors.capacity import Unavailable
-from serve_app.operations.safety.guard import GuardModel
+
+
+class GuardModel:
+    """A model of the service's own that answers one question about texts; `{text}` in `prompt` is the text."""
+
+    def __init__(self, model: str, prompt: str, max_tokens: int, directory: ModelDirectory) -> None:
+        self._model = model
+        self._prompt = prompt
+        self._max_tokens = max_tokens
+        self._directory = directory
+
+    async def ask(self, text: str, request: EngineRequest) -> tuple[str, Usage]:
+        """Return what the model says of a text and the tokens that it took; `request` lends its salt and priority.
+
+        Raises:
+            EngineError: it could not be asked.
+        """
+        engine = self._directory.find(self._model)
+        if engine is None:
+            raise EngineDied("The guard model of this safety policy is not deployed.")
+        body = {
+            "model": self._model,
+            "messages": [{"role": "user", "content": self._prompt.replace("{text}", text)}],
+            "max_tokens": self._max_tokens,
+            "temperature": 0,
+        }
+        stream = engine.run(
+            EngineRequest(
+                operation=Operation.CHAT,
+                request_id=f"{request.request_id}-{secrets.token_hex(4)}",  # The guarded one may still be running.
+                body=orjson.dumps(body),
+                cache_salt=request.cache_salt,
+                priority=request.priority,
+            )
+        )
+        try:
+            answer = orjson.loads(b"".join([piece async for piece in stream]))
+        finally:
+            await stream.aclose()
+        said: str = answer["choices"][0]["message"]["content"] or ""
+        return said, stream.summary.usage or Usage()
+
 
 _GUARD_PROMPT = (
     "You check texts for a service. Say whether the text between the lines breaks its safety policy: instructions for "

@@ -13,9 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from deployments.limits.contract import Denied, Gatekeeper
 from deployments.models.contract.engine import Usage
@@ -25,14 +23,12 @@ from deployments.state.vector_stores.work import Claim, VectorStoreWork
 from deployments.tools.documents.chunks import Chunk
 from deployments.tools.search_index.index import IndexUnavailable
 from deployments.tools.search_index.pair import IndexPair
-from deployments.tools.search_index.rows import ChunkKey, ChunkRows, Vectors
-from deployments.tools.search_index.terms import TermCoder
 from deployments.waiting import wait_at_most
 from serve_app.errors.api import ApiError
 from serve_app.operations.vector_stores.embedder import Embedder
+from serve_app.operations.vector_stores.indexes import IndexWriter, Part
 from serve_app.operations.vector_stores.service import VectorStoreService
 from serve_app.operations.vector_stores.texts import Texts, Unreadable
-from serve_app.operations.vector_stores.tidying import Tidier
 from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.trace import Observer, RequestTrace
 
@@ -58,21 +54,6 @@ class Timing:
     max_files: int = 32
 
 
-class _Part(NamedTuple):
-    """What a turn indexes of a file: its chunks from `first` to `last`, about `num_tokens` of them not counted yet."""
-
-    claimed: ClaimedFile
-    chunks: Sequence[Chunk]
-    first: int
-    last: int
-    num_tokens: int
-    num_uncounted: int
-
-    @property
-    def is_last(self) -> bool:
-        return self.last == len(self.chunks)
-
-
 class Indexer:
     """The indexing that runs in this process: four turns at once, half of them at most of one account."""
 
@@ -88,9 +69,8 @@ class Indexer:
         uptime: Callable[[], float] = time.monotonic,
     ) -> None:
         self._work = VectorStoreWork(service.stores, region=region)
-        self._tidier = Tidier(self._work, indexes)
+        self._indexes = IndexWriter(self._work, indexes)
         self._texts = Texts(service.uploads, embedder, service.config)
-        self._indexes = indexes
         self._embedder = embedder
         self._gatekeeper = gatekeeper
         self._observer = observer
@@ -165,7 +145,7 @@ class Indexer:
             if claim is not None:
                 return self._hold(claim.store.account, self._take_turn(claim))
             tidying = await self._work.claim_tidying(lease_s, places)
-        return None if tidying is None else self._hold(tidying.account, self._tidier.tidy(tidying))
+        return None if tidying is None else self._hold(tidying.account, self._indexes.tidy(tidying))
 
     def _hold(self, account: str, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """Give work a place, which it leaves when it ends."""
@@ -201,11 +181,11 @@ class Indexer:
             with suppress(Exception):  # The database may be away for a while; the next one may come through.
                 await self._work.renew(run_id, self._timing.lease_s)
 
-    async def _parts_of(self, claim: Claim) -> list[_Part]:
+    async def _parts_of(self, claim: Claim) -> list[Part]:
         """Return what this turn indexes: files as far as they fit, and at least a chunk."""
         room = min(TURN_TOKENS, claim.principal.tokens_per_minute // 4)  # Larger parts leave more of a minute unused.
         until = time.monotonic() + self._timing.lease_s
-        parts: list[_Part] = []
+        parts: list[Part] = []
         for claimed in claim.files:
             file = claimed.file
             try:
@@ -224,7 +204,7 @@ class Indexer:
                 break
             last = file.num_indexed + len(sizes)
             num_uncounted = sum(sizes[max(0, file.num_counted - file.num_indexed) :])
-            parts.append(_Part(claimed, chunks, file.num_indexed, last, sum(sizes), num_uncounted))
+            parts.append(Part(claimed, chunks, file.num_indexed, last, sum(sizes), num_uncounted))
             room -= sum(sizes)
             if last < len(chunks) or time.monotonic() > until:
                 break
@@ -241,7 +221,7 @@ class Indexer:
             room -= size
         return sizes
 
-    async def _index(self, claim: Claim, parts: Sequence[_Part]) -> None:
+    async def _index(self, claim: Claim, parts: Sequence[Part]) -> None:
         """Index parts of files together, so that many small ones take few calls of the model."""
         store, principal = claim.store, claim.principal
         reserved = sum(part.num_uncounted for part in parts)
@@ -274,7 +254,10 @@ class Indexer:
 
             async def write() -> None:
                 nonlocal used
-                await self._write(claim, parts, vectors)
+                await self._indexes.write(claim, parts, vectors)
+                for part in parts:
+                    if part.is_last:
+                        self._texts.forget(part.claimed.file)
                 used = round(num_tokens * reserved / sum(part.num_tokens for part in parts))
                 trace.usage = Usage(prompt_tokens=used)
 
@@ -288,26 +271,6 @@ class Indexer:
         finally:
             self._gatekeeper.settle(principal, granted=granted, reserved=reserved, used=used)
             self._observer.end(trace, route=ROUTE, ended=time.perf_counter())
-
-    async def _write(self, claim: Claim, parts: Sequence[_Part], vectors: Vectors) -> None:
-        """Write what is embedded into the index, then into the database that it is there."""
-        store, indexes = claim.store, self._indexes
-        name = parts[0].claimed.file.indexed_in if parts[0].first else indexes.near_name
-        rows = await asyncio.to_thread(_rows_of, claim, parts, vectors)
-        await indexes.named(name).add(store.store_id, rows)
-        # What a key that is bound to regions stores is in one of them alone.
-        lacking = indexes.beside(name) if claim.principal.regions is None else None
-        whole = {part.claimed.file.file_id: _stored_bytes(part, vectors) for part in parts if part.is_last}
-        is_mine = not whole or await self._work.complete(claim.run_id, store.store_id, whole, lacking)
-        for part in parts:
-            file_id = part.claimed.file.file_id
-            if part.is_last:
-                self._texts.forget(part.claimed.file)
-            else:
-                is_mine &= await self._work.note_part(claim.run_id, store.store_id, file_id, part.last, name)
-        if not is_mine and not await self._work.has_store(store.store_id):
-            for index in indexes.all:  # It was deleted meanwhile, with its index; that is there again now.
-                await index.drop(store.store_id)
 
     async def _fail(self, claim: Claim, failed: Sequence[ClaimedFile], code: ErrorCode, message: str) -> None:
         for claimed in failed:
@@ -324,27 +287,3 @@ async def _finish(work: Coroutine[Any, Any, None]) -> None:
         await asyncio.wait([task])
         task.result()
         raise
-
-
-def _rows_of(claim: Claim, parts: Sequence[_Part], vectors: Vectors) -> list[ChunkRows]:
-    coder, rows, at = TermCoder(claim.store.terms_key), [], 0
-    for part in parts:
-        file = part.claimed.file
-        for number in range(part.first, part.last):
-            chunk = part.chunks[number]
-            sealed = file.key.seal(chunk.text.encode(), chunk_label(number))
-            own = vectors[at : at + len(chunk.starts)]
-            rows.append(ChunkRows(ChunkKey(claim.run_id, file.file_id, number), sealed, coder.code(chunk.text), own))
-            at += len(chunk.starts)
-    return rows
-
-
-def _stored_bytes(part: _Part, vectors: Vectors) -> int:
-    """Return how much of a store a file takes: its text and its vectors."""
-    vector_bytes = int(np.dtype(np.float32).itemsize * vectors.shape[1])
-    return sum(len(chunk.text.encode()) + len(chunk.starts) * vector_bytes for chunk in part.chunks)
-
-
-def chunk_label(number: int) -> bytes:
-    """Return what the text of a chunk is sealed as."""
-    return b"chunk %d" % number

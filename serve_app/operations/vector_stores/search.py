@@ -21,9 +21,8 @@ from deployments.tools.search_index.rows import ChunkKey, Vectors
 from deployments.tools.search_index.terms import TermCoder
 from serve_app.errors.capacity import Unavailable
 from serve_app.operations.vector_stores.embedder import Embedder
-from serve_app.operations.vector_stores.indexing import chunk_label
-from serve_app.operations.vector_stores.refusals import expired, no_store
-from serve_app.operations.vector_stores.service import VectorStoreService
+from serve_app.operations.vector_stores.indexes import chunk_label
+from serve_app.operations.vector_stores.service import VectorStoreService, expired, no_store
 from serve_app.schemas.file_filters import RankingOptions
 
 INDEX_AWAY = "The vector store cannot be searched right now. Please retry your request."

@@ -4,7 +4,8 @@ The routes of vector stores call it.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from deployments.state.files.store import FileStore
 from deployments.state.identity.principal import Principal
@@ -13,20 +14,77 @@ from deployments.state.vector_stores.rows import (
     Attributes,
     NewStore,
     NewStoreFile,
+    StoreBatchMissing,
     StoredStore,
     StoredStoreFile,
+    StoreFileMissing,
     StoreFull,
+    StoreHasExpired,
+    StoreMissing,
 )
 from deployments.state.vector_stores.store import StoreChange, VectorStores
 from deployments.tools.config import FileSearchConfig
-from serve_app.errors.api import NotFound, RetentionForbids, shorten
-from serve_app.operations.vector_stores.refusals import no_store, too_many_stores, translated
+from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, shorten
+from serve_app.errors.capacity import QuotaExceeded
 from serve_app.schemas.vector_stores import (
     StoreCreateRequest,
     StoreFileRequest,
     StoreUpdateRequest,
     chunking_to_wire,
 )
+
+EXPIRED = "vector_store_expired"
+
+
+@contextmanager
+def translated(store_id: str, other_id: str = "", most: int = 0, param: str | None = None) -> Iterator[None]:
+    """Context manager that translates errors of vector stores into API errors.
+
+    `other_id` is the id of a file or a batch in the store, `most` how many files it may hold.
+
+    Raises:
+        NotFound: there is no such store, file or batch.
+        BadRequest: the store has expired.
+        QuotaExceeded: there would be too many files in it.
+    """
+    try:
+        yield
+    except StoreMissing:
+        raise no_store(store_id, param) from None
+    except StoreFileMissing:
+        raise NotFound(f"No file found with id '{shorten(other_id)}' in this vector store.") from None
+    except StoreBatchMissing:
+        raise NotFound(f"No file batch found with id '{shorten(other_id)}' in this vector store.") from None
+    except StoreHasExpired:
+        raise expired(store_id, param) from None
+    except StoreFull:
+        raise QuotaExceeded(
+            f"A vector store holds at most {most} files. Remove some, or use another store.",
+            code="too_many_vector_store_files",
+        ) from None
+
+
+def no_store(store_id: str, param: str | None = None) -> NotFound:
+    """Return the error for a store that does not exist."""
+    return NotFound(f"Vector store with id '{shorten(store_id)}' not found.", param=param)
+
+
+def expired(store_id: str, param: str | None = None) -> BadRequest:
+    """Return the error for a store that has expired."""
+    return BadRequest(
+        f"Vector store with id '{shorten(store_id)}' has expired, and nothing is in it any more. Create a new one.",
+        param=param,
+        code=EXPIRED,
+    )
+
+
+def too_many_stores(most: int) -> QuotaExceeded:
+    """Return the error for an account that has `most` vector stores already."""
+    return QuotaExceeded(
+        f"You have {most} vector stores, as many as you may. Delete those that you no longer need.",
+        code="too_many_vector_stores",
+    )
+
 
 WHAT = "vector stores, which keep what is put into them"
 

@@ -19,9 +19,15 @@ from deployments.tools.config import FileSearchConfig
 from deployments.tools.search_index.index import SearchIndex
 from deployments.tools.search_index.pair import IndexPair
 from serve_app.errors.api import ApiError
-from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.operations.responses.tools.contract import CheckedTool, CitingTool, SendEvent, ToolAnswer, ToolContext
+from serve_app.operations.responses.tools.contract import (
+    CheckedTool,
+    CitingTool,
+    SendEvent,
+    ToolAnswer,
+    ToolContext,
+    ToolResources,
+)
 from serve_app.operations.vector_stores.embedder import Embedder
 from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
 from serve_app.operations.vector_stores.service import VectorStoreService
@@ -62,13 +68,13 @@ class FileSearchBuiltIn:
         return FileSearchInUse(self.search, context, tool)
 
 
-def create_built_in(config: FileSearchConfig, foundation: Foundation) -> FileSearchBuiltIn:
+def create_built_in(config: FileSearchConfig, resources: ToolResources) -> FileSearchBuiltIn:
     """Return the search over files of a configuration."""
-    files = foundation.files
-    stores = VectorStores(foundation.database, files.vault, files.clock)
-    embedder = Embedder(foundation.directory, foundation.salt, config.inputs_per_call)
+    files = resources.files
+    stores = VectorStores(resources.database, files.vault, files.clock)
+    embedder = Embedder(resources.directory, resources.salt, config.inputs_per_call)
     service = VectorStoreService(stores, files, config)
-    return FileSearchBuiltIn(FileSearch(service, indexes_in(foundation.place), embedder))
+    return FileSearchBuiltIn(FileSearch(service, indexes_in(resources.place), embedder))
 
 
 def indexes_in(place: ResolvedObjectStore) -> IndexPair:

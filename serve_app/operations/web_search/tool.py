@@ -18,9 +18,8 @@ from deployments.tools.outbound.errors import OutboundError
 from deployments.tools.web_search.providers import Location, Search, SearchFailed, SearchProvider, is_within
 from deployments.tools.web_search.reader import PageReader, PageText, PageUnreadable
 from deployments.tools.web_search.setup import create_provider, create_reader
-from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.operations.responses.tools.contract import CitingTool, SendEvent, ToolAnswer, ToolContext
+from serve_app.operations.responses.tools.contract import CitingTool, SendEvent, ToolAnswer, ToolContext, ToolResources
 from serve_app.operations.web_search.citations import cite, same, texts_of, titles_of
 from serve_app.schemas.responses.web_search import SearchContextSize, UserLocation, WebSearchPreviewTool, WebSearchTool
 
@@ -90,11 +89,11 @@ class WebSearch:
         return SearchInUse(self._provider, self._reader, tool, context)
 
 
-def create_built_in(config: WebSearchConfig, foundation: Foundation) -> WebSearch:
+def create_built_in(config: WebSearchConfig, resources: ToolResources) -> WebSearch:
     """Return the web search of a configuration."""
-    provider, reader = create_provider(foundation.config), create_reader(foundation.config)
-    foundation.closing.push_async_callback(provider.aclose)
-    foundation.closing.push_async_callback(reader.aclose)
+    provider, reader = create_provider(resources.config), create_reader(resources.config)
+    resources.closing.push_async_callback(provider.aclose)
+    resources.closing.push_async_callback(reader.aclose)
     return WebSearch(provider, reader)
 
 

@@ -43,7 +43,7 @@ from deployments.state.objects.marker import open_objects
 from deployments.state.responses.store import ResponseStore
 from deployments.state.retention import FilesConfig
 from serve_app.operations.registry import create_operations
-from serve_app.operations.responses.storage.stores import storage_in
+from serve_app.operations.responses.storage import storage_in
 from serve_app.operations.routing import cache_salts
 from tests.contract.http.answers import MODEL, answer
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card

@@ -10,7 +10,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from sqlalchemy import text
 
-from serve_app.operations.responses.storage.stores import storage_in
+from serve_app.operations.responses.storage import storage_in
 from tests.contract.batches.process import AMID_A_COMMIT, POINTS, RESPONSE_POINTS, SLOWLY, STOPS, open_all
 from tests.contract.batches.runs import NUM_LINES, Runs
 from tests.contract.http.answers import MODEL

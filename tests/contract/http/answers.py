@@ -8,7 +8,7 @@ import orjson
 from deployments.models.contract.engine import EngineRequest, Usage
 from deployments.models.contract.events import Event, Finished, TextDelta
 from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, usage_to_wire
-from serve_app.operations.completion_pieces import CompletionBody, CompletionChunks
+from serve_app.operations.completions import CompletionBody, CompletionChunks
 from tests.twins.engine import Noted, Script, written_of
 
 MODEL = "demo/chat"

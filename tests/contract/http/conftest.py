@@ -53,14 +53,13 @@ from serve_app.http.admission import Admission
 from serve_app.http.body_limits import BodyLimits
 from serve_app.http.connections import SocketPlaces
 from serve_app.http.sse import Silence
-from serve_app.operations.built_ins import create_tooling
 from serve_app.operations.containers.service import Containers
 from serve_app.operations.containers.tool import CodeInterpreter
-from serve_app.operations.foundation import Foundation
-from serve_app.operations.registry import create_operations
+from serve_app.operations.registry import create_operations, create_tooling
 from serve_app.operations.responses.background.runner import BackgroundRunner
 from serve_app.operations.responses.background.running import Timing
-from serve_app.operations.responses.storage.stores import Storage
+from serve_app.operations.responses.storage import Storage
+from serve_app.operations.responses.tools.contract import ToolResources
 from serve_app.operations.routing import cache_salts
 from serve_app.operations.safety.moderation import ModerationConfig
 from serve_app.operations.safety.policy import SafetyConfig, create_policies
@@ -276,8 +275,8 @@ def vector_stores(tmp_path, world, file_store) -> FileSearch:
     config = FileSearchConfig(embedding_model=EMBEDDING_MODEL, max_stores_per_account=5, inputs_per_call=8)
     place = ResolvedObjectStore((tmp_path / "objects").as_uri())
     tools = ToolsConfig(file_search=config)
-    foundation = Foundation(tools, file_store._database, file_store, world.directory, cache_salts(b"salt"), place)
-    tooling = create_tooling(foundation)
+    resources = ToolResources(tools, file_store._database, file_store, world.directory, cache_salts(b"salt"), place)
+    tooling = create_tooling(resources)
     world.file_search = tooling.file_search
     world.built_ins |= tooling.built_ins
     return world.file_search
@@ -297,7 +296,7 @@ async def mcp_server(world) -> AsyncIterator[Any]:
     """A real MCP server on loopback, and the tool switched on and allowed to reach it."""
     from deployments.tools.config import McpConfig, OutboundConfig  # Loading MCP's library takes its time.
     from deployments.tools.mcp.client import McpServers
-    from serve_app.operations.mcp.tool import RemoteMcp
+    from serve_app.operations.mcp import RemoteMcp
     from tests.twins.mcp_server import run_mcp_server
 
     outbound = OutboundConfig.model_validate({"allowed_networks": ["127.0.0.0/8"]})

@@ -19,7 +19,7 @@ from deployments.state.responses.background import BackgroundStore
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore, open_turn
 from deployments.state.responses.values import StoredTurn
-from serve_app.operations.responses.storage.stores import Storage
+from serve_app.operations.responses.storage import Storage
 
 
 class StoredResponses:

@@ -27,8 +27,8 @@ from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.store import BucketStore
 from deployments.state.vector_stores.rows import StoredStore
 from deployments.tools.config import FileSearchConfig, ToolsConfig
-from serve_app.operations.built_ins import create_tooling
-from serve_app.operations.foundation import Foundation
+from serve_app.operations.registry import create_tooling
+from serve_app.operations.responses.tools.contract import ToolResources
 from serve_app.operations.routing import cache_salts
 from serve_app.operations.vector_stores.indexing import Indexer
 from serve_app.operations.vector_stores.search import FileSearch, SearchOptions
@@ -119,8 +119,8 @@ async def open_bench(folder: Path, engine: LocalEmbeddings) -> AsyncIterator[Ben
     files = FileStore(database, BucketStore(place), Vault(database, b"m" * 32))
     directory = MemoryDirectory([engine])
     config = ToolsConfig(file_search=FileSearchConfig(embedding_model=MODEL))
-    foundation = Foundation(config, database, files, directory, cache_salts(b"salt"), place)
-    search = create_tooling(foundation).file_search
+    resources = ToolResources(config, database, files, directory, cache_salts(b"salt"), place)
+    search = create_tooling(resources).file_search
     assert search is not None
     observer = Observer(MemoryRequestLog(), PrometheusMetrics())
     gatekeeper = MemoryGatekeeper({}, TestClock())

@@ -29,7 +29,7 @@ from serve_app.operations.containers.service import Containers
 from serve_app.operations.containers.tool import CodeInterpreter
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.operation import ResponseOperation
-from serve_app.operations.responses.storage.stores import storage_in
+from serve_app.operations.responses.storage import storage_in
 from serve_app.operations.routing import cache_salts
 from serve_app.operations.vector_stores.tool import FileSearchBuiltIn
 from serve_app.operations.web_search.tool import WebSearch
@@ -171,7 +171,7 @@ async def _turns(bench: Bench, web: WebSearch, folder: Path, times: int) -> list
 async def _responses(bench: Bench, web: WebSearch, folder: Path) -> AsyncIterator[ResponseOperation]:
     """Yield the responses operation, with every tool switched on, over a model that answers at once."""
     from deployments.tools.mcp.client import McpServers  # Loading MCP's library takes its time.
-    from serve_app.operations.mcp.tool import RemoteMcp
+    from serve_app.operations.mcp import RemoteMcp
 
     renderer = EventLines()
     pieces = [renderer.events(events) for events in [*SENTENCE, [Finished("finished", 0, "stop")]]]

@@ -14,7 +14,7 @@ from serve_app.http.admission import (
     PromptEstimator,
     quota_headers,
 )
-from serve_app.operations.outcome import Cost
+from serve_app.operations.contract import Cost
 from tests.twins.gatekeeper import MemoryGatekeeper, TestClock
 from tests.twins.keys import principal_of_key
 

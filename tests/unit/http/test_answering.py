@@ -16,7 +16,7 @@ from serve_app.errors.api import KeyRevoked
 from serve_app.http.admission import Admission
 from serve_app.http.auth import KeyWatch
 from serve_app.http.sse import OutcomeResponse, Silence
-from serve_app.operations.outcome import Cost, Outcome
+from serve_app.operations.contract import Cost, Outcome
 from serve_app.telemetry.trace import RequestTrace
 from tests.twins.engine import Script, ScriptedStream
 from tests.twins.gatekeeper import MemoryGatekeeper, TestClock

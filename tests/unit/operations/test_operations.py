@@ -7,7 +7,7 @@ from deployments.models.contract.events import Finished, Logprobs, TextDelta
 from deployments.operations import ENGINE_OPERATIONS, Operation
 from serve_app.errors.api import InvalidKey, PermissionDenied, Unauthenticated
 from serve_app.http.auth import bearer_secret
-from serve_app.operations.completion_pieces import CompletionBody, CompletionChunks, parse_piece
+from serve_app.operations.completions import CompletionBody, CompletionChunks, parse_piece
 from serve_app.operations.registry import create_operations, find_engine_operation
 from serve_app.operations.routing import affinity_of, cache_salts
 from serve_app.operations.scopes import check_operation, may_use_model

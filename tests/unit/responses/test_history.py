@@ -11,7 +11,7 @@ from serve_app.operations.responses.prompt.history import (
     drop_oldest_turns,
     message_tokens,
 )
-from serve_app.operations.responses.storage.items import items_of
+from serve_app.operations.responses.storage import items_of
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.responses.code_interpreter import NOT_KEPT
 

@@ -9,7 +9,7 @@ import pytest
 from deployments.models.contract.engine import EngineRequest, Usage
 from deployments.models.contract.errors import EngineDied, EngineError, Overloaded, RequestRejected
 from serve_app.operations.responses.events.writer import EventWriter
-from serve_app.operations.responses.resume.journal import (
+from serve_app.operations.responses.journal import (
     EmittedEvents,
     Journal,
     JournaledEngine,

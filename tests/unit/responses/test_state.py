@@ -18,10 +18,10 @@ from deployments.models.contract.events import (
 )
 from deployments.state.responses.values import StoredTurn
 from serve_app.operations.containers.writing import CodeInWriting
-from serve_app.operations.responses.events.new_items import NewItems
+from serve_app.operations.responses.events.items import NewItems
 from serve_app.operations.responses.events.state import ResponseState
 from serve_app.operations.responses.events.writer import DONE, frame, type_of
-from serve_app.operations.responses.resume.replay import reopen, replay
+from serve_app.operations.responses.replay import reopen, replay
 from tests.twins.legal import fold, split
 
 USAGE = Usage(prompt_tokens=5, completion_tokens=3, cached_tokens=2, reasoning_tokens=1)

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from deployments.models.contract.engine import ToolUse
-from serve_app.operations.responses.run.tool_use import count_tool_use
+from serve_app.operations.responses.run.tool_calls import count_tool_use
 
 
 def code(container: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The tools of a remote server, as they are kept with a response."""
 
 from deployments.tools.mcp.messages import ListedTool
-from serve_app.operations.mcp.tool import McpInUse
+from serve_app.operations.mcp import McpInUse
 from serve_app.operations.responses.tools.contract import ToolContext
 from serve_app.schemas.responses.mcp import McpTool
 from tests.twins.keys import principal_of_key

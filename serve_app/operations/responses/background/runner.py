@@ -20,10 +20,10 @@ from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
 from deployments.waiting import wait_at_most
 from serve_app.errors.api import ApiError
 from serve_app.operations.responses.background.running import INTERRUPTED, RunningResponse, Timing, give_up
+from serve_app.operations.responses.journal import EmittedEvents, Journal, RetryPolicy
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prompt.turn import Turn
-from serve_app.operations.responses.resume.journal import EmittedEvents, Journal, RetryPolicy
-from serve_app.operations.responses.storage.stores import Storage
+from serve_app.operations.responses.storage import Storage
 from serve_app.schemas.responses.mcp import without_secrets
 from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.telemetry.log import log_bug

@@ -17,8 +17,8 @@ from deployments.state.responses.values import ClaimedResponse, LeaseLost, Store
 from deployments.waiting import wait_at_most
 from serve_app.errors.api import SERVER_ERROR_MESSAGE, ApiError
 from serve_app.errors.translate import translate_engine_error
-from serve_app.operations.responses.resume.journal import EmittedEvents, Journal, JournalMismatch
-from serve_app.operations.responses.resume.replay import reopen
+from serve_app.operations.responses.journal import EmittedEvents, Journal, JournalMismatch
+from serve_app.operations.responses.replay import reopen
 from serve_app.operations.responses.run.loop import ResponseRun
 from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.trace import RequestTrace

@@ -9,6 +9,8 @@ event, its `output` is the list of the finished items, and nothing follows it. `
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
+from operator import add
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -16,7 +18,9 @@ from deployments.models.contract.engine import Usage
 from deployments.models.contract.events import Event, Logprobs
 from serve_app.errors.api import SERVER_ERROR_MESSAGE
 from serve_app.operations.responses.events.items import (
+    MODELS_OWN,
     Cite,
+    NewItems,
     OpenCall,
     OpenText,
     Status,
@@ -24,11 +28,8 @@ from serve_app.operations.responses.events.items import (
     message_item,
     reasoning_item,
 )
-from serve_app.operations.responses.events.new_items import MODELS_OWN, NewItems
-from serve_app.operations.responses.events.server_call import OpenTool, ServerCall
-from serve_app.operations.responses.events.usage import usage_to_wire
-from serve_app.operations.responses.events.writer import EventWriter, Item
-from serve_app.operations.responses.events.written_call import Follow, WrittenCall
+from serve_app.operations.responses.events.server_call import Follow, OpenTool, ServerCall, WrittenCall
+from serve_app.operations.responses.events.writer import EventWriter, Item, usage_to_wire
 
 ErrorCode = Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
 
@@ -200,11 +201,8 @@ class ResponseState:
         return self.close_item(status) + self.take_later(status)
 
     def count(self, usage: Usage) -> None:
-        """Add tokens to those that the response has taken."""
-        self.usage.prompt_tokens += usage.prompt_tokens
-        self.usage.completion_tokens += usage.completion_tokens
-        self.usage.cached_tokens += usage.cached_tokens
-        self.usage.reasoning_tokens += usage.reasoning_tokens
+        """Add tokens to the usage of the response."""
+        self.usage = Usage(*map(add, astuple(self.usage), astuple(usage)))
 
     def next_generation(self) -> list[ServerCall]:
         """Make ready for another generation; return the calls that the last one left to the service."""

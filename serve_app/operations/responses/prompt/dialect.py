@@ -14,13 +14,20 @@ from pydantic import ValidationError
 from deployments.models.contract.errors import ContextLengthExceeded, EngineError, RequestRejected
 from serve_app.errors.api import BadRequest
 from serve_app.operations.chat import check_features
+from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.history import Message
-from serve_app.operations.responses.prompt.turn import Turn
-from serve_app.operations.responses.prompt.wire import create_chat
+from serve_app.operations.responses.prompt.turn import Turn, is_strict
+from serve_app.operations.responses.tools.approvals import function_name
 from serve_app.operations.responses.tools.tool_set import OfferedFunction
 from serve_app.schemas.chat import ChatRequest
-from serve_app.schemas.responses.request import PromptedRequest
-from serve_app.schemas.responses.tools import AllowedTools, FunctionTool
+from serve_app.schemas.responses.mcp import AllowedMcp, McpChoice
+from serve_app.schemas.responses.request import (
+    JsonSchemaFormat,
+    PromptedRequest,
+    ResponseRequest,
+    TextConfig,
+)
+from serve_app.schemas.responses.tools import AllowedTools, BuiltInChoice, FunctionTool, NamedChoice
 from serve_app.validation.violations import translate_violation
 
 _FUNCTION = re.compile(r"tools\[(\d+)\]\.function(.*)")
@@ -111,3 +118,96 @@ def _functions_of(request: PromptedRequest) -> list[int]:
         for index, tool in enumerate(request.tools or ())
         if isinstance(tool, FunctionTool) and (allowed is None or tool.name in allowed)
     ]
+
+
+def create_chat(
+    request: PromptedRequest,
+    messages: list[Message],
+    offered: Sequence[OfferedFunction] = (),
+    *,
+    may_force: bool = True,
+) -> Item:
+    """Return the body of the chat completion that makes a response's text.
+
+    `offered` are the functions of the service's tools. A choice that forces a call holds for the first generation, as
+    `may_force` says: after the call the model is free to answer.
+    """
+    chat: Item = {"model": request.model, "messages": messages}
+    tools, choice = _tools_of(request, offered)
+    if tools:
+        chat |= {"tools": tools, "tool_choice": choice if may_force or choice == "none" else "auto"}
+        if request.parallel_tool_calls is False:
+            chat["parallel_tool_calls"] = False
+    response_format = _format_of(request.text)
+    if response_format is not None:
+        chat["response_format"] = response_format
+    if request.reasoning is not None and request.reasoning.effort is not None:
+        chat["reasoning_effort"] = request.reasoning.effort
+    if isinstance(request, ResponseRequest):
+        chat |= _sampling_of(request)
+    return chat
+
+
+def _sampling_of(request: ResponseRequest) -> Item:
+    names = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "prompt_cache_key")
+    sampling: Item = {name: getattr(request, name) for name in names if getattr(request, name) is not None}
+    if request.max_output_tokens is not None:
+        sampling["max_completion_tokens"] = request.max_output_tokens
+    if request.wants_logprobs:
+        sampling |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
+    return sampling | request.sampling_options()
+
+
+def _tools_of(request: PromptedRequest, offered: Sequence[OfferedFunction]) -> tuple[list[Item], Any]:
+    """Return the tools of the chat, the client's functions first, and the choice among them."""
+    own = [tool for tool in request.tools or () if isinstance(tool, FunctionTool)]
+    choice: Any = "auto"
+    match request.tool_choice:
+        case AllowedTools() as allowed:
+            own = [tool for tool in own if tool.name in allowed.functions]
+            offered = [one for one in offered if _is_allowed(allowed, one)]
+            choice = allowed.mode
+        case NamedChoice() as named:
+            choice = {"type": "function", "function": {"name": named.name}}
+        case BuiltInChoice() | McpChoice() as wanted:
+            chosen = [one for one in offered if _is_wanted(wanted, one)]
+            if len(chosen) == 1:
+                choice = {"type": "function", "function": {"name": chosen[0].name}}
+            elif chosen:
+                own, offered, choice = [], chosen, "required"
+        case str() as mode:
+            choice = mode
+    return [*map(_function_of, own), *(one.function for one in offered)], choice
+
+
+def _is_wanted(wanted: BuiltInChoice | McpChoice | AllowedMcp, offered: OfferedFunction) -> bool:
+    """Return whether a function is the one that a choice names, or belongs to the tool that it names."""
+    if isinstance(wanted, BuiltInChoice):
+        return offered.type == wanted.type
+    is_theirs = offered.server_label == wanted.server_label
+    return is_theirs and (wanted.name is None or offered.name == function_name(wanted.server_label, wanted.name))
+
+
+def _is_allowed(allowed: AllowedTools, offered: OfferedFunction) -> bool:
+    return offered.type in allowed.built_in or any(_is_wanted(one, offered) for one in allowed.remote)
+
+
+def _function_of(tool: FunctionTool) -> Item:
+    function: Item = {"name": tool.name, "strict": is_strict(tool)}
+    if tool.description is not None:
+        function["description"] = tool.description
+    if tool.parameters is not None:
+        function["parameters"] = tool.parameters
+    return {"type": "function", "function": function}
+
+
+def _format_of(text: TextConfig | None) -> Item | None:
+    wanted = text.format if text is not None else None
+    if wanted is None or wanted.type == "text":
+        return None
+    if isinstance(wanted, JsonSchemaFormat):
+        schema: Item = {"name": wanted.name, "schema": wanted.definition, "strict": bool(wanted.strict)}
+        if wanted.description is not None:
+            schema["description"] = wanted.description
+        return {"type": "json_schema", "json_schema": schema}
+    return {"type": wanted.type}

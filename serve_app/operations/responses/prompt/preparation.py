@@ -13,9 +13,8 @@ from serve_app.errors.api import RetentionForbids
 from serve_app.operations.responses.events.writer import response_id_of
 from serve_app.operations.responses.prompt.history import Message, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.prompt.reading import Prompt, PromptReader, RememberedResponse
-from serve_app.operations.responses.prompt.turn import Turn
-from serve_app.operations.responses.prompt.wire import create_response
-from serve_app.operations.responses.storage.stores import Storage
+from serve_app.operations.responses.prompt.turn import Turn, create_response
+from serve_app.operations.responses.storage import Storage
 from serve_app.operations.responses.tools.contract import BuiltIns, ToolContext
 from serve_app.operations.responses.tools.tool_set import ToolSet, open_tools
 from serve_app.operations.routing import find_engine, unsupported_parameter

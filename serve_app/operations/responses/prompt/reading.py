@@ -23,8 +23,7 @@ from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, Unknown
 from serve_app.operations.responses.prompt.attachments import Attachments
 from serve_app.operations.responses.prompt.history import History, Message, ServerRun
 from serve_app.operations.responses.prompt.turn import PastConversation
-from serve_app.operations.responses.storage.items import items_of
-from serve_app.operations.responses.storage.stores import Storage
+from serve_app.operations.responses.storage import Storage, items_of
 from serve_app.schemas.responses.request import CompactRequest, PromptedRequest
 
 

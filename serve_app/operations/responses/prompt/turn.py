@@ -1,14 +1,22 @@
-"""A response that can be run, as a value: `preparation` makes it, `run` runs it."""
+"""A response that can be run, as a value, and the object that clients get of it. `preparation` makes them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from deployments.models.contract.engine import Engine, ServiceTier
 from deployments.state.identity.principal import Principal
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.history import Message, ServerRun
 from serve_app.operations.responses.tools.tool_set import ToolSet
-from serve_app.schemas.responses.request import ResponseRequest
+from serve_app.schemas.json_schema import check_json_schema
+from serve_app.schemas.responses.request import (
+    JsonSchemaFormat,
+    Reasoning,
+    ResponseRequest,
+    TextConfig,
+)
+from serve_app.schemas.responses.tools import FunctionTool, Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +62,96 @@ class Turn:
     def conversation_id(self) -> str | None:
         """The conversation that the items join, once the response is finished."""
         return self.request.conversation_id
+
+
+def create_response(request: ResponseRequest, response_id: str, model: str, created_at: int, *, stored: bool) -> Item:
+    """Return the object of a response that has not begun: every key, null where nothing is known yet."""
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": created_at,
+        "completed_at": None,
+        "status": "in_progress",
+        "background": bool(request.background),
+        "error": None,
+        "incomplete_details": None,
+        "instructions": request.instructions,
+        "max_output_tokens": request.max_output_tokens,
+        "max_tool_calls": request.max_tool_calls,
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": request.parallel_tool_calls is not False,
+        "previous_response_id": request.previous_response_id,
+        "prompt_cache_key": request.prompt_cache_key,
+        "reasoning": _reasoning_to_wire(request.reasoning),
+        "safety_identifier": request.safety_identifier,
+        "service_tier": "default",
+        "store": stored,
+        "temperature": _or(request.temperature, 1.0),
+        "text": _text_to_wire(request.text),
+        "tool_choice": _choice_to_wire(request),
+        "tools": [_tool_to_wire(tool) for tool in request.tools or ()],
+        "top_logprobs": request.top_logprobs or 0,
+        "top_p": _or(request.top_p, 1.0),
+        "presence_penalty": _or(request.presence_penalty, 0.0),
+        "frequency_penalty": _or(request.frequency_penalty, 0.0),
+        "truncation": request.truncation or "disabled",
+        "usage": None,
+        "user": request.user,
+        "metadata": request.metadata or {},
+        "conversation": {"id": request.conversation_id} if request.conversation_id else None,
+    }
+
+
+def _reasoning_to_wire(reasoning: Reasoning | None) -> Item:
+    if reasoning is None:
+        return {"effort": None, "summary": None}
+    return {"effort": reasoning.effort, "summary": reasoning.summary or reasoning.generate_summary}
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
+
+
+def _text_to_wire(text: TextConfig | None) -> Item:
+    wanted = text.format if text is not None else None
+    rendered: Item = {"type": "text"}
+    if isinstance(wanted, JsonSchemaFormat):
+        rendered = {
+            "type": "json_schema",
+            "name": wanted.name,
+            "description": wanted.description,
+            "schema": wanted.definition,
+            "strict": bool(wanted.strict),
+        }
+    elif wanted is not None:
+        rendered = {"type": wanted.type}
+    return {"format": rendered, "verbosity": (text.verbosity if text is not None else None) or "medium"}
+
+
+def _tool_to_wire(tool: Tool) -> Item:
+    if not isinstance(tool, FunctionTool):
+        return tool.to_wire()
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": is_strict(tool),
+    }
+
+
+def is_strict(tool: FunctionTool) -> bool:
+    """Return whether a function is strict: unless the client says otherwise, it is if its schema allows it."""
+    if tool.strict is not None or tool.parameters is None:
+        return bool(tool.strict)
+    try:
+        check_json_schema(tool.parameters, "", strict=True)
+    except Exception:  # The schema is within bounds, so it is only not strict.
+        return False
+    return True
+
+
+def _choice_to_wire(request: ResponseRequest) -> Any:
+    choice = request.tool_choice
+    return (choice or "auto") if choice is None or isinstance(choice, str) else choice.model_dump()

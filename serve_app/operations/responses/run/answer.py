@@ -15,8 +15,7 @@ from deployments.state.responses.store import ResponseStore
 from deployments.state.responses.values import StoredTurn
 from deployments.steps import step
 from serve_app.errors.capacity import StoresAway
-from serve_app.operations.responses.events.usage import usage_from_wire
-from serve_app.operations.responses.events.writer import DONE, Item, frame
+from serve_app.operations.responses.events.writer import DONE, Item, frame, usage_from_wire
 from serve_app.operations.responses.prompt.reading import RememberedResponse
 from serve_app.operations.responses.run.loop import ResponseRun
 from serve_app.telemetry.log import log_bug

@@ -1,13 +1,13 @@
 """Runs one response: generations of the model, and between them the calls of tools that the service carries out.
 
-The walk comes from `prompt`, which has prepared the turn, and goes on in `events`, which writes what is yielded here.
-Yields events and keeps nothing; knows neither HTTP nor the database.
+`prompt` has prepared the turn, `events` writes what is yielded here. Knows neither HTTP nor the database.
 """
 
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from operator import add
 
 from deployments.models.contract.engine import EngineStream, ToolUse, Usage
 from deployments.models.contract.errors import EngineError, RequestRejected
@@ -18,13 +18,12 @@ from serve_app.errors.translate import translate_engine_error
 from serve_app.operations.chat import ChatOperation
 from serve_app.operations.responses.events.server_call import ServerCall
 from serve_app.operations.responses.events.state import ResponseState
+from serve_app.operations.responses.journal import EmittedEvents, Journal
 from serve_app.operations.responses.prompt.dialect import GenerationChat, create_chat_request, translated
-from serve_app.operations.responses.prompt.history import ServerRun, drop_oldest_turns, message_tokens
+from serve_app.operations.responses.prompt.history import drop_oldest_turns, message_tokens
 from serve_app.operations.responses.prompt.turn import Turn
-from serve_app.operations.responses.resume.journal import EmittedEvents, Journal
-from serve_app.operations.responses.run.tool_calls import ToolCalls
-from serve_app.operations.responses.run.tool_use import count_tool_use
-from serve_app.operations.responses.storage.items import without_opened_text
+from serve_app.operations.responses.run.tool_calls import ToolCalls, count_tool_use
+from serve_app.operations.responses.storage import without_opened_text
 from serve_app.operations.responses.tools.contract import ToolBounds
 from serve_app.telemetry.log import log_bug
 
@@ -33,7 +32,7 @@ _MAX_TRIMS = 12
 
 @dataclass(slots=True)
 class _Generation:
-    """What the next generation must know of one: its text, and the calls that the service carried out."""
+    """What one generation leaves for the next: its text, and the calls that the service carried out."""
 
     num_items_before: int = 0
     text: list[str] = field(default_factory=list)
@@ -41,10 +40,9 @@ class _Generation:
 
 
 class ResponseRun:
-    """One response on its way. `state.response` is the object as it stands.
+    """The run of one response. `state.response` is the object so far, `runs` has the calls of tools by item id.
 
-    If `journal` has entries, the run first replays them: ids, seals and items of events already `emitted` are used
-    again.
+    If `journal` has entries, the run first replays them, with the ids, seals and items of the `emitted` events.
     """
 
     def __init__(
@@ -61,11 +59,12 @@ class ResponseRun:
         self.state = ResponseState(turn.response, (emitted or EmittedEvents()).items(turn.seal_reasoning), clock)
         self._tools = turn.tools
         self._calls = ToolCalls(self.state, journal or Journal(), bounds, turn.request.max_tool_calls, turn.request_id)
+        self.runs = self._calls.runs
         self._use_tools()
         self._chat = chat
         self._messages = list(turn.messages)
         self._next_chat = first_chat
-        self._generation = _Generation()  # Calls that the client has approved are made as if after one.
+        self._generation = _Generation()  # Approved calls are carried out as if after a generation.
         self._stream: EngineStream | None = None
         self._num_generations = 0
         self._queued_s: float | None = None
@@ -75,11 +74,6 @@ class ResponseRun:
     def _use_tools(self) -> None:
         tools = self._tools
         self.state.use_tools(tools.names, tools.cite, lambda name: tools.follow(name) if self._calls.may_call else None)
-
-    @property
-    def runs(self) -> dict[str, ServerRun]:
-        """The calls of the service's tools, by item id."""
-        return self._calls.runs
 
     def stored_turn(self) -> StoredTurn:
         """Return the response as it is stored."""
@@ -91,17 +85,11 @@ class ResponseRun:
         running = self._stream.summary.usage if self._stream is not None else None
         if running is None:
             return self.state.usage if self.state.usage.total_tokens else None
-        total = self.state.usage
-        return Usage(
-            prompt_tokens=total.prompt_tokens + running.prompt_tokens,
-            completion_tokens=total.completion_tokens + running.completion_tokens,
-            cached_tokens=total.cached_tokens + running.cached_tokens,
-            reasoning_tokens=total.reasoning_tokens + running.reasoning_tokens,
-        )
+        return Usage(*map(add, astuple(self.state.usage), astuple(running)))
 
     @property
     def queued_s(self) -> float | None:
-        """How long the first generation waited for its first step, in seconds; None where that is not known."""
+        """How long the first generation was queued, in seconds; None if unknown."""
         if self._queued_s is None and self._stream is not None and self._num_generations == 1:
             self._queued_s = self._stream.summary.queued_s
         return self._queued_s
@@ -111,12 +99,12 @@ class ResponseRun:
         return count_tool_use(self.state.items, [*self.turn.before.items, *self.turn.input], self.turn.request.tools)
 
     def begin(self) -> list[bytes]:
-        """Return the events that come before all others, unless it has begun. From now on a failure is an event too."""
+        """Return the first events, unless the stream has begun. From now on a failure is an event too."""
         lead, self._lead, self._has_begun = self._lead, [], True
         return lead
 
     async def events(self, lead: list[bytes]) -> AsyncGenerator[list[bytes]]:
-        """Yield the events as they come, `lead` before the first of them; the terminal event comes alone, at the end.
+        """Yield `lead`, then the events as they come; the terminal event comes alone, at the end.
 
         Raises:
             ApiError, EngineError: the model refused or failed before its first event; nothing has been yielded.
@@ -129,20 +117,17 @@ class ResponseRun:
                     if batch:
                         yield batch
         except EngineError as error:
+            failure = translated(error, self.turn.request)
             if not self._has_begun:
-                raise translated(error, self.turn.request) from error
-            yield self._fail_as(translate_engine_error(translated(error, self.turn.request)))
-            return
-        except ApiError as error:
-            if not self._has_begun:
-                raise
-            yield self._fail_as(error)
+                raise failure from error
+            yield self._fail(translate_engine_error(failure))
             return
         except Exception as error:
             if not self._has_begun:
                 raise
-            log_bug(self.turn.request_id, error)
-            yield self._fail(SERVER_ERROR_MESSAGE)
+            if not isinstance(error, ApiError):
+                log_bug(self.turn.request_id, error)
+            yield self._fail(error if isinstance(error, ApiError) else ApiError())
             return
         finally:
             await self._tools.close()
@@ -151,18 +136,15 @@ class ResponseRun:
             yield self.begin() + ending
 
     def cancel(self) -> list[bytes]:
-        """Return the events of a run that was stopped, with what it used so far; none where it has ended."""
+        """Return the events of a cancelled run, none where it has ended."""
         return [] if self.state.has_ended else self._end_generation() + self.state.cancel()
 
-    def _fail(self, message: str) -> list[bytes]:
-        return self._end_generation() + self.state.fail("server_error", message)
-
-    def _fail_as(self, error: ApiError) -> list[bytes]:
-        """Return the events of a failure; a prompt is the client's fault only while it has nothing of tools in it."""
+    def _fail(self, error: ApiError) -> list[bytes]:
+        """Return the events of a failure; a bad prompt is the client's fault only while it has no output of tools."""
         if error.status != 400:
-            return self._fail(error.message)
+            return self._end_generation() + self.state.fail("server_error", error.message)
         if self._num_generations > 1:
-            return self._fail(SERVER_ERROR_MESSAGE)
+            return self._end_generation() + self.state.fail("server_error", SERVER_ERROR_MESSAGE)
         return self._end_generation() + self.state.fail("invalid_prompt", error.message)
 
     async def _run(self) -> AsyncGenerator[list[bytes]]:
@@ -196,9 +178,9 @@ class ResponseRun:
             may_call = self._calls.may_call
 
     async def _call_tools(self) -> AsyncGenerator[list[bytes]]:
-        """Carry out the calls that a generation has left, or ask the client about them.
+        """Carry out the calls of a generation, or ask the client about them.
 
-        Yields also the model's output after a call, which had to wait for it.
+        Also yields the model's output after a call, which has to wait for it.
         """
         calls = self.state.next_generation()
         while calls:
@@ -221,7 +203,7 @@ class ResponseRun:
                 calls += self.state.next_generation()
 
     def _is_client_next(self, reason: str) -> bool:
-        """Return whether the last generation has left something for the client to do."""
+        """Return whether the last generation needs the client: for an approval or a function call."""
         kinds = {item["type"] for item in self.state.items[self._generation.num_items_before :]}
         return "mcp_approval_request" in kinds or (reason == "tool_calls" and "function_call" in kinds)
 
@@ -250,12 +232,11 @@ class ResponseRun:
 
     def _end_generation(self) -> list[bytes]:
         usage = self._stream.summary.usage if self._stream is not None else None
-        self._queued_s = self.queued_s
-        self._stream = None
+        self._queued_s, self._stream = self.queued_s, None
         return self.state.end_generation(usage)
 
     async def _generate(self, may_call: bool) -> AsyncGenerator[list[bytes]]:
-        """Yield the events of one generation; a conversation that is too long and may be cut is shortened first."""
+        """Yield the events of one generation; a conversation that is too long is shortened first where it may be."""
         self._generation = _Generation(len(self.state.items))
         for trim in range(_MAX_TRIMS):
             is_last = trim == _MAX_TRIMS - 1 or self.turn.request.truncation != "auto"
@@ -273,14 +254,12 @@ class ResponseRun:
         """Drop some of the oldest turns; return whether there were any."""
         total = sum(map(message_tokens, self._messages))
         shorter = drop_oldest_turns(self._messages, total * 3 // 4)
-        is_shorter = len(shorter) < len(self._messages)
-        self._messages = shorter
+        is_shorter, self._messages = len(shorter) < len(self._messages), shorter
         return is_shorter
 
     async def _generate_once(self, may_call: bool) -> AsyncGenerator[list[bytes]]:
         turn = self.turn
         self._num_generations += 1
-        number = self._num_generations
         chat, self._next_chat = self._next_chat, None
         if chat is None:
             offered = self._tools.offered if may_call else ()
@@ -290,7 +269,7 @@ class ResponseRun:
             chat.body,
             chat.raw,
             turn.principal,
-            request_id=turn.request_id if number == 1 else f"{turn.request_id}-{number}",
+            request_id=f"{turn.request_id}-{self._num_generations}" if self._num_generations > 1 else turn.request_id,
             priority=turn.priority,
             service_tier=turn.service_tier,
         )
@@ -311,12 +290,13 @@ class ResponseRun:
             await stream.aclose()
 
     def _extend_conversation(self) -> None:
-        """Add the generation's text, its calls and what the tools answered to the messages for the next one."""
+        """Add the generation's text, its calls and their outputs to the messages for the next one."""
         calls = self._generation.calls
-        text = "".join(self._generation.text)
         asked = [
             {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in calls
         ]
-        self._messages.append({"role": "assistant", "content": text or None, "tool_calls": asked})
+        self._messages.append(
+            {"role": "assistant", "content": "".join(self._generation.text) or None, "tool_calls": asked}
+        )
         self._messages += [{"role": "tool", "tool_call_id": call.call_id, "content": call.output} for call in calls]

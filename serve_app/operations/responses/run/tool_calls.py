@@ -4,27 +4,113 @@
 is read from there and never made again.
 """
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import asdict
+from typing import Any
 
-from deployments.models.contract.engine import Usage
+from deployments.models.contract.engine import ToolUse, Usage
+from deployments.span_names import TOOL, TOOL_NAME
+from deployments.steps import step
 from serve_app.operations.responses.events.server_call import OpenTool, ServerCall
 from serve_app.operations.responses.events.state import ResponseState
 from serve_app.operations.responses.events.writer import Item
+from serve_app.operations.responses.journal import Journal
 from serve_app.operations.responses.prompt.history import ServerRun
-from serve_app.operations.responses.resume.journal import Journal
-from serve_app.operations.responses.run.running_tool import RunningTool, Work
 from serve_app.operations.responses.tools.contract import (
+    CALL_FAILED,
+    CUT,
     INTERRUPTED,
     NO_MORE_CALLS,
     TIME_IS_UP,
     CitingTool,
     RemoteTool,
+    SendEvent,
+    ToolAnswer,
     ToolBounds,
     ToolInUse,
     WritingTool,
 )
+from serve_app.telemetry.log import log_bug
+
+Work = Callable[[Item, SendEvent], Coroutine[Any, Any, ToolAnswer]]
+"""What a tool does for an item, given a way to send events."""
+
+
+class RunningTool:
+    """A tool at work; its events are in the journal before they are shown.
+
+    `output`, the text for the model, and `usage` are known once `events` has ended.
+    """
+
+    def __init__(self, work: Work, opened: OpenTool, max_s: float, request_id: str, journal: Journal) -> None:
+        self.output = CALL_FAILED
+        self.usage: Usage | None = None
+        self._cites: Any = None
+        self._opened = opened
+        self._unsent: list[tuple[str, dict[str, Any]]] = []
+        self._has_news = asyncio.Event()
+        self._max_s = max_s
+        self._request_id = request_id
+        self._journal = journal
+        self._task = asyncio.create_task(self._work(work))
+        self._task.add_done_callback(lambda _: self._has_news.set())
+
+    async def _work(self, work: Work) -> ToolAnswer:
+        kind = str(self._opened.item.get("type", "tool")).removesuffix("_call")
+        with step(f"{TOOL} {kind}", {TOOL_NAME: kind}):
+            return await work(self._opened.item, self._send)
+
+    def _send(self, kind: str, **fields: Any) -> None:
+        self._unsent.append((kind, fields))
+        self._has_news.set()
+
+    async def events(self) -> AsyncGenerator[list[bytes]]:
+        """Yield the tool's events until it has answered, failed, or used its time up."""
+        deadline = asyncio.get_running_loop().time() + self._max_s
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._has_news.wait()
+            except TimeoutError:
+                self.output = TIME_IS_UP
+                await self.stop()
+            self._has_news.clear()
+            unsent, self._unsent = self._unsent, []
+            if unsent:  # Number events only when emitted, so a cancelled call leaves no gap.
+                yield [self._write(kind, fields) for kind, fields in unsent]
+            if self._task.done():
+                break
+        if self._task.cancelled():
+            return
+        error = self._task.exception()
+        if error is not None:  # The model reads that the call failed; why is for the log.
+            log_bug(self._request_id, error)
+            return
+        answer: ToolAnswer = self._task.result()
+        self.output, self.usage, self._cites = answer.output, answer.usage, answer.cites
+        self._opened.finish(answer.item)
+
+    def _write(self, kind: str, fields: dict[str, Any]) -> bytes:
+        self._journal.write("told", event=kind, fields=fields)
+        return self._opened.write_event(kind, **fields)
+
+    def record_end(self, max_output_chars: int, spent_s: float) -> None:
+        """Cut the output to what the model may read, and write into the journal how the call ended."""
+        if len(self.output) > max_output_chars:
+            self.output = self.output[:max_output_chars] + CUT
+        usage = asdict(self.usage) if self.usage is not None else None
+        self._journal.write(
+            "done", item=self._opened.item, output=self.output, usage=usage, cites=self._cites, spent_s=spent_s
+        )
+
+    async def stop(self) -> None:
+        """Cancel the tool if it still works, and wait until it has stopped."""
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
 
 class ToolCalls:
@@ -131,3 +217,18 @@ class ToolCalls:
             self._state.count(running.usage)
         running.record_end(self._bounds.max_output_chars, spent_s)
         yield self._state.close_item()
+
+
+def count_tool_use(items: Sequence[Item], before: Iterable[Item], tools: Iterable[object] | None) -> ToolUse:
+    """Return the use that `items` show.
+
+    A container that items `before` used, or that one of the request's `tools` names, was not begun by this response.
+    """
+    kinds = [item["type"] for item in items]
+    named = {container for tool in tools or () if isinstance(container := getattr(tool, "container", None), str)}
+    begun = _containers(items) - _containers(before) - named
+    return ToolUse(kinds.count("file_search_call"), kinds.count("web_search_call"), len(begun))
+
+
+def _containers(items: Iterable[Item]) -> set[str]:
+    return {item["container_id"] for item in items if item["type"] == "code_interpreter_call"}

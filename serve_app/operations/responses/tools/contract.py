@@ -6,14 +6,21 @@ functions and carries their calls out. `run` calls it and knows no tool by name.
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from deployments.models.contract.engine import Usage
+from deployments.models.contract.engine import ModelDirectory, Usage
 from deployments.operations import Operation
+from deployments.state.database.connection import Database
+from deployments.state.files.store import FileStore
 from deployments.state.identity.principal import Principal
+from deployments.state.objects.config import ResolvedObjectStore
+from deployments.tools.code_interpreter.client import ServeChooser
+from deployments.tools.config import ToolsConfig
+from serve_app.operations.responses.events.server_call import WrittenCall
 from serve_app.operations.responses.events.writer import Item
-from serve_app.operations.responses.events.written_call import WrittenCall
+from serve_app.operations.routing import CacheSalt
 
 
 class SendEvent(Protocol):
@@ -183,3 +190,20 @@ TIME_IS_UP = "This call was stopped: it took too long. Answer with what is known
 CALL_FAILED = "This call failed. Answer with what is known, or try something else."
 INTERRUPTED = "This call was interrupted; it is not known whether it was carried out. Answer with what is known."
 CUT = "\n[The rest was cut off.]"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResources:
+    """What tools are made from: their configuration, the stores, the models, and the object store.
+
+    `choosers` lead to the deployments of tools that have one, by type. A tool registers on `closing` what it opens.
+    """
+
+    config: ToolsConfig
+    database: Database
+    files: FileStore
+    directory: ModelDirectory
+    salt: CacheSalt
+    place: ResolvedObjectStore
+    choosers: Mapping[str, ServeChooser] = field(default_factory=dict)
+    closing: AsyncExitStack = field(default_factory=AsyncExitStack)

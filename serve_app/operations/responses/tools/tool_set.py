@@ -3,14 +3,15 @@
 `prompt` opens them, `run` offers them to the model and finds the tool behind a call.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from serve_app.errors.api import BadRequest
+from serve_app.operations.responses.events.server_call import WrittenCall
 from serve_app.operations.responses.events.writer import Item
-from serve_app.operations.responses.events.written_call import WrittenCall
 from serve_app.operations.responses.tools.approvals import check_approvals, short_name
 from serve_app.operations.responses.tools.contract import (
     BuiltIns,
@@ -20,7 +21,6 @@ from serve_app.operations.responses.tools.contract import (
     ToolInUse,
     WritingTool,
 )
-from serve_app.operations.responses.tools.lookup import Lookup
 from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.built_in_tool import BuiltInTool
 from serve_app.schemas.responses.tools import FunctionTool, Tool
@@ -69,7 +69,7 @@ class ToolSet:
         self.remote = [opened.tool for opened in tools if isinstance(opened.tool, RemoteTool)]
         self._opened = list(tools)
         self._unchecked = [opened.tool for opened in tools if isinstance(opened.tool, CheckedTool)]
-        self._checking: Lookup[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
         self._client_functions = client_functions
         self._by_name: dict[str, ToolInUse] = {}
         self.names: dict[str, str] = {}
@@ -102,9 +102,10 @@ class ToolSet:
         return not self._unchecked
 
     def begin_check(self) -> None:
-        """Start the look-ups of the tools as a task of its own, if they have not been started."""
+        """Start to check the tools in a task, so that the client does not wait for the model and for them in turn."""
         if self._checking is None and self._unchecked:
-            self._checking = Lookup(self._check_all())
+            self._checking = asyncio.create_task(self._check_all())
+            self._checking.add_done_callback(_retrieve_error)
 
     async def check(self) -> None:
         """Check that every tool can be used as the request asks, while the answer can still be refused.
@@ -114,7 +115,7 @@ class ToolSet:
         """
         self.begin_check()
         if self._checking is not None:
-            await self._checking.result()
+            await self._checking
 
     async def _check_all(self) -> None:
         while self._unchecked:
@@ -155,6 +156,12 @@ class ToolSet:
             self._checking.cancel()
         for opened in self._opened:
             await opened.tool.close()
+
+
+def _retrieve_error(task: asyncio.Task[None]) -> None:
+    """Retrieve an error that nothing may wait for: asyncio would log it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _ignore_event(kind: str, **fields: Any) -> None:

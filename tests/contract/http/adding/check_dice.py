@@ -3,8 +3,8 @@
 import pytest
 
 from deployments.tools.config import ToolsConfig
-from serve_app.operations.built_ins import create_tooling
-from serve_app.operations.foundation import Foundation
+from serve_app.operations.registry import create_tooling
+from serve_app.operations.responses.tools.contract import ToolResources
 from tests.contract.http.answers import MODEL, SECRET, said
 from tests.contract.http.response_calls import calls, messages, script
 
@@ -16,7 +16,7 @@ def dice(world, monkeypatch):
     """The dice, switched on as a configuration does it; they always fall alike."""
     monkeypatch.setattr("serve_app.operations.dice.SystemRandom.randint", lambda *_: 1)
     config = ToolsConfig.model_validate({"dice": {"num_dice": 2}})
-    world.built_ins |= create_tooling(Foundation(config, None, None, world.directory, str, None)).built_ins
+    world.built_ins |= create_tooling(ToolResources(config, None, None, world.directory, str, None)).built_ins
 
 
 async def respond(world, **body):

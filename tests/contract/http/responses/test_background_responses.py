@@ -12,7 +12,7 @@ from deployments.models.contract.errors import EngineDied, Overloaded, RequestRe
 from deployments.models.contract.events import Finished, TextDelta
 from serve_app.operations.responses.background.runner import ROUTE
 from serve_app.operations.responses.background.running import INTERRUPTED
-from serve_app.operations.responses.resume.journal import RetryPolicy
+from serve_app.operations.responses.journal import RetryPolicy
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.background_calls import behind_a_front, ended, events_of, held, kill, taken_over
 from tests.contract.http.conftest import serve

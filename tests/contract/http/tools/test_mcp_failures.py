@@ -9,7 +9,7 @@ import pytest
 from deployments.models.contract.errors import RequestRejected
 from deployments.tools.config import McpConfig, OutboundConfig
 from deployments.tools.mcp.client import McpServers, McpSession
-from serve_app.operations.mcp.tool import RemoteMcp
+from serve_app.operations.mcp import RemoteMcp
 from serve_app.operations.responses.tools.contract import ToolBounds
 from tests.contract.http.answers import MODEL, said
 from tests.contract.http.mcp_calls import NAILS, ORDER, ORDERING, PRINT, STOCK, offered, refused, respond, stream, tool

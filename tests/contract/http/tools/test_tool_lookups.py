@@ -11,7 +11,8 @@ from websockets.asyncio.client import connect
 
 from deployments.state.containers import ContainerStore
 from deployments.state.vector_stores.store import VectorStores
-from serve_app.operations.responses.tools.lookup import Lookup
+from serve_app.operations.responses.tools.contract import CheckedTool
+from serve_app.operations.responses.tools.tool_set import OpenedTool, ToolSet
 from tests.contract.http.answers import MODEL, SECRET, USAGE, said
 from tests.contract.http.code_interpreter_calls import TOOL, runs
 from tests.contract.http.conftest import serve
@@ -163,6 +164,25 @@ async def test_sockets_are_told(world, store, is_generated):
     assert (event["type"], event["status"]) == ("error", 404)
 
 
+def tools_that_check(check):
+    """Return the tools of a response that has one, which looks something up."""
+
+    class Tool(CheckedTool):
+        def functions(self):
+            return []
+
+        def begin(self, name, arguments):
+            raise NotImplementedError
+
+        async def run(self, item, name, arguments, send):
+            raise NotImplementedError
+
+        async def check(self):
+            await check()
+
+    return ToolSet([OpenedTool("tool", Tool())])
+
+
 async def test_a_failure_that_nobody_asks_for_is_not_logged_and_who_stops_looks_no_further(caplog):
     ended = asyncio.Event()
 
@@ -178,17 +198,22 @@ async def test_a_failure_that_nobody_asks_for_is_not_logged_and_who_stops_looks_
         finally:
             ended.set()
 
-    failing = Lookup(fail())
-    await asyncio.wait_for(ended.wait(), 30)
+    failing = tools_that_check(fail)
     with pytest.raises(KeyError):
-        await failing.result()
-    unasked = Lookup(fail())
+        await failing.check()
+    with pytest.raises(KeyError):
+        await failing.check()
+    ended.clear()
+    unasked = tools_that_check(fail)
+    unasked.begin_check()
+    await asyncio.wait_for(ended.wait(), 30)
     await asyncio.sleep(0)
     del failing, unasked
     gc.collect()
     ended.clear()
-    looking = Lookup(look())
+    looking = tools_that_check(look)
+    looking.begin_check()
     await asyncio.sleep(0)
-    looking.cancel()
+    await looking.close()
     await asyncio.wait_for(ended.wait(), 30)
     assert not caplog.records

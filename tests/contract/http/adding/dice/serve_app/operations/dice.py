@@ -4,9 +4,8 @@ from random import SystemRandom
 
 from deployments.operations import Operation
 from deployments.tools.config import DiceConfig
-from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.operations.responses.tools.contract import SendEvent, ToolAnswer, ToolContext, ToolInUse
+from serve_app.operations.responses.tools.contract import ToolResources, SendEvent, ToolAnswer, ToolContext, ToolInUse
 from serve_app.schemas.responses.dice import DiceTool
 
 
@@ -53,6 +52,6 @@ class DiceInUse(ToolInUse):
         """Let go of nothing."""
 
 
-def create_built_in(config: DiceConfig, foundation: Foundation) -> Dice:
+def create_built_in(config: DiceConfig, resources: ToolResources) -> Dice:
     """Return the dice of a configuration."""
     return Dice(config.num_dice)

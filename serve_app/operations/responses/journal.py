@@ -18,7 +18,7 @@ import orjson
 from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, Summary, Usage
 from deployments.models.contract.errors import EngineDied, Overloaded, RequestRejected
 from deployments.models.contract.steps import Written, pack_step, unpack
-from serve_app.operations.responses.events.new_items import MODELS_OWN, RecordedItems
+from serve_app.operations.responses.events.items import MODELS_OWN, RecordedItems
 from serve_app.operations.responses.events.writer import Item, type_of
 
 Entry = dict[str, Any]

@@ -18,13 +18,11 @@ from deployments.models.contract.events import (
     ToolCallStart,
 )
 from deployments.state.responses.values import StoredTurn
-from serve_app.operations.responses.events.items import Status
-from serve_app.operations.responses.events.new_items import RecordedItems
+from serve_app.operations.responses.events.items import RecordedItems, Status
+from serve_app.operations.responses.events.server_call import FieldInWriting
 from serve_app.operations.responses.events.state import ResponseState
-from serve_app.operations.responses.events.usage import usage_from_wire
-from serve_app.operations.responses.events.writer import Item
-from serve_app.operations.responses.events.written_call import FieldInWriting
-from serve_app.operations.responses.resume.journal import EmittedEvents
+from serve_app.operations.responses.events.writer import Item, usage_from_wire
+from serve_app.operations.responses.journal import EmittedEvents
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 
 _PLACE = ("type", "sequence_number", "item_id", "output_index")

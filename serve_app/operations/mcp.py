@@ -16,9 +16,8 @@ from deployments.tools.mcp.client import McpServers, McpSession
 from deployments.tools.mcp.messages import CallResult, ListedTool, McpFailure, ServerAddress
 from deployments.tools.outbound.errors import AddressRefused
 from serve_app.errors.api import BadRequest, shorten
-from serve_app.operations.foundation import Foundation
+from serve_app.operations.responses.events.server_call import FieldInWriting
 from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.operations.responses.events.written_call import FieldInWriting
 from serve_app.operations.responses.prompt.history import CALL_WENT_WRONG, NO_OUTPUT
 from serve_app.operations.responses.tools.approvals import approved_requests, function_name
 from serve_app.operations.responses.tools.contract import (
@@ -28,6 +27,7 @@ from serve_app.operations.responses.tools.contract import (
     SendEvent,
     ToolAnswer,
     ToolContext,
+    ToolResources,
     WritingTool,
 )
 from serve_app.schemas.json_schema import check_json_schema
@@ -72,10 +72,10 @@ class RemoteMcp:
         return McpInUse(tool, self._servers.session(address), context, self._servers.config.max_tools)
 
 
-def create_built_in(config: McpConfig, foundation: Foundation) -> RemoteMcp:
+def create_built_in(config: McpConfig, resources: ToolResources) -> RemoteMcp:
     """Return the tool that reaches MCP servers as a configuration allows."""
-    servers = McpServers(config, foundation.config.outbound.rules)
-    foundation.closing.callback(servers.close)
+    servers = McpServers(config, resources.config.outbound.rules)
+    resources.closing.callback(servers.close)
     return RemoteMcp(servers)
 
 

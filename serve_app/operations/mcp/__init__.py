@@ -1,1 +1,0 @@
-"""Remote MCP servers as a tool within responses."""

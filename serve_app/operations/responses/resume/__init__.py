@@ -1,1 +1,0 @@
-"""How a background response goes on after its process has ended."""

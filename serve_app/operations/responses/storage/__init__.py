@@ -1,1 +1,0 @@
-"""Stored responses and conversations, as the responses interface needs them."""
