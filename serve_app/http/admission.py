@@ -1,6 +1,6 @@
-"""Admission: a request runs only with a ticket, and every ticket is closed exactly once.
+"""Admission: a request runs only with a ticket, which is closed exactly once.
 
-The gatekeeper counts requests and tokens. Admission estimates how many tokens a request needs before it has run.
+The gatekeeper counts requests and tokens; admission estimates the tokens of a request before it has run.
 """
 
 import math
@@ -21,18 +21,17 @@ from serve_app.http.auth import KeyWatch
 from serve_app.operations.contract import Cost
 
 UNKNOWN_COMPLETION_TOKENS = 1024
-"""The estimate for a request without a bound while nothing is known of its key and model."""
+"""The estimate for a request without max tokens while its key has no history with the model."""
 
 _MAX_ENTRIES = 10_000
 _AT_ONCE = 4
-"""How many requests of an account are admitted in one turn of the event loop: each takes a millisecond or two of it."""
+"""The requests of an account that are admitted in one turn of the event loop; each takes it a millisecond or two."""
 
 
 class CompletionEstimator:
-    """How many tokens each key usually has a model generate: a moving mean and how far requests stray from it.
+    """The tokens that a model usually generates for a key: a moving mean plus twice the mean deviation.
 
-    The guess is the mean and twice the mean deviation, as TCP guesses a round trip (RFC 6298, halved). Holds the
-    most recently used keys only.
+    So TCP estimates round trips (RFC 6298, there four times the deviation). Holds the most recently used keys.
     """
 
     def __init__(self, max_entries: int = _MAX_ENTRIES) -> None:
@@ -40,7 +39,7 @@ class CompletionEstimator:
         self._seen: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     def usual(self, key_id: str, model: str) -> int:
-        """Return the tokens that a request without a bound will probably generate."""
+        """Return the tokens that a request without max tokens will probably generate."""
         seen = self._seen.get((key_id, model))
         if seen is None:
             return UNKNOWN_COMPLETION_TOKENS
@@ -63,10 +62,10 @@ class CompletionEstimator:
 
 
 class PromptEstimator:
-    """How many tokens a prompt really has for each that was estimated, by key and model.
+    """The ratio of a prompt's real tokens to the estimated ones, by key and model.
 
-    Only the replica knows a model's template and vocabulary. The ratio rises at once to what was seen and falls
-    slowly, since a prompt that was held too low passes the limit and one held too high is corrected within a second.
+    Only the replica knows a model's template and vocabulary. The ratio rises at once and falls slowly: an estimate that
+    is too low passes the limit, one that is too high is corrected within a second.
     """
 
     def __init__(self, max_entries: int = _MAX_ENTRIES) -> None:
@@ -74,12 +73,12 @@ class PromptEstimator:
         self._seen: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def usual(self, key_id: str, model: str) -> float:
-        """Return the ratio to reckon with: the key's own, else the model's, else 1."""
+        """Return the ratio of the key, else that of the model, else 1."""
         seen = self._seen.get((key_id, model))
         return self._seen.get(("", model), 1.0) if seen is None else seen
 
     def learn(self, key_id: str, model: str, estimated: int, actual: int) -> None:
-        """Learn from the tokens that one prompt took."""
+        """Learn from the tokens of one prompt."""
         ratio = actual / max(1, estimated)
         for place in ((key_id, model), ("", model)):
             seen = self._seen.get(place, ratio)
@@ -90,18 +89,14 @@ class PromptEstimator:
 
 
 class Places:
-    """The places of a replica. The last eighth is for accounts that have less than an equal part of all."""
+    """The places of a replica. The last eighth is for accounts with less than an equal share."""
 
     def __init__(self, num_places: int) -> None:
         self._num_places = num_places
         self._taken: Counter[str] = Counter()
 
     def take(self, account: str) -> None:
-        """Take a place for a request of an account.
-
-        Raises:
-            EngineOverloaded: no place is left for it.
-        """
+        """Take a place for a request of an account. Raises EngineOverloaded if none is left for it."""
         if self._taken.total() >= self._num_places - self._num_places // 8:
             num_others = len(self._taken) - (account in self._taken)
             if self._taken[account] >= self._num_places // (num_others + 2):
@@ -116,78 +111,62 @@ class Places:
 
 
 class Admission:
-    """Issues tickets. At most `num_places` are open at once, and each holds a place."""
+    """Issues tickets; at most `num_places` are open at once."""
 
     def __init__(self, gatekeeper: Gatekeeper, patience: Patience = USUAL, num_places: int = sys.maxsize) -> None:
-        self._gatekeeper = gatekeeper
-        self._places = Places(num_places)
-        self._completions = CompletionEstimator()
-        self._prompts = PromptEstimator()
+        self.gatekeeper = gatekeeper
+        self.places = Places(num_places)
+        self.completions = CompletionEstimator()
+        self.prompts = PromptEstimator()
         self._lanes = Lanes(_AT_ONCE)
-        self._key_watch = KeyWatch(gatekeeper, patience)
+        self.key_watch = KeyWatch(gatekeeper, patience)
 
     async def admit(self, principal: Principal) -> "Ticket":
-        """Return a ticket for one request, when it is the account's turn among others.
+        """Return a ticket for one request, when it is the account's turn.
 
         Raises:
             EngineOverloaded: no place is left for this account.
             RateLimited: the key's requests of this minute are used up.
         """
         async with self._lanes.enter(principal.account):
-            pass  # What follows holds nobody else up; it may wait for the gatekeeper.
-        self._places.take(principal.account)
+            pass  # What follows may wait for the gatekeeper, and delays no other request.
+        self.places.take(principal.account)
         try:
-            decision = await self._gatekeeper.admit(principal)
+            decision = await self.gatekeeper.admit(principal)
             if isinstance(decision, Denied):
                 raise RateLimited(decision, principal.organization)
         except BaseException:
-            self._places.free(principal.account)
+            self.places.free(principal.account)
             raise
-        return Ticket(self._gatekeeper, self._places, self._completions, self._prompts, self._key_watch, principal)
+        return Ticket(self, principal)
 
     def quota(self, principal: Principal) -> Quota:
-        """Return what the key has left, as this process knows it."""
-        return self._gatekeeper.quota(principal)
+        """Return what is left of the key's limits, as far as this process knows."""
+        return self.gatekeeper.quota(principal)
 
 
 class Ticket:
     """The right to run one request, and the tokens held for it.
 
-    Used as a context manager it gives back what it holds on leaving, unless it was detached: then its new holder
-    settles or refunds. Closing a closed ticket does nothing.
+    As a context manager it is refunded on leaving, unless it was detached: then its holder settles or refunds it.
+    Closing a closed ticket does nothing.
     """
 
     __slots__ = (
-        "_completions",
+        "_admission",
         "_cost",
-        "_gatekeeper",
         "_granted",
         "_has_place",
         "_is_detached",
-        "_key_watch",
-        "_places",
         "_principal",
-        "_prompts",
         "_token_weight",
         "reserved_tokens",
     )
 
-    def __init__(
-        self,
-        gatekeeper: Gatekeeper,
-        places: Places,
-        completions: CompletionEstimator,
-        prompts: PromptEstimator,
-        key_watch: KeyWatch,
-        principal: Principal,
-    ) -> None:
-        self._gatekeeper = gatekeeper
-        self._places = places
-        self._has_place = True
-        self._completions = completions
-        self._prompts = prompts
-        self._key_watch = key_watch
+    def __init__(self, admission: Admission, principal: Principal) -> None:
+        self._admission = admission
         self._principal = principal
+        self._has_place = True
         self._cost: Cost | None = None
         self._granted: Granted | None = None
         self._token_weight = 1.0
@@ -204,18 +183,14 @@ class Ticket:
             self.refund()
 
     async def reserve(self, cost: Cost, token_weight: float = 1.0) -> None:
-        """Hold the tokens that the request may take, each counted `token_weight` times; a ticket reserves once.
-
-        Raises:
-            RateLimited: the key's tokens of this minute do not suffice, or a whole minute's never would.
-        """
+        """Hold the tokens of the request, each counted `token_weight` times. Raises RateLimited if too few are left."""
         tokens = weighted(self._worth(cost), token_weight)
         limit = self._principal.tokens_per_minute
         if tokens > limit:
-            used = limit - self._gatekeeper.quota(self._principal).remaining_tokens
+            used = limit - self._admission.quota(self._principal).remaining_tokens
             denied = Denied("tokens", limit, used, tokens, None)
             raise RateLimited(denied, self._principal.organization, cost.model)
-        decision = await self._gatekeeper.reserve(self._principal, tokens)
+        decision = await self._admission.gatekeeper.reserve(self._principal, tokens)
         if isinstance(decision, Denied):
             raise RateLimited(decision, self._principal.organization, cost.model)
         self._cost, self._granted, self.reserved_tokens = cost, decision, tokens
@@ -224,9 +199,8 @@ class Ticket:
     def _worth(self, cost: Cost) -> int:
         """Return the tokens to hold.
 
-        A bound that the client set is held in full, so that no number of concurrent requests passes the limit.
-        Without one, what the key usually generates is held. Of what is only guessed, never so much is held that a
-        prompt which fits into the limit is refused for it.
+        The client's max tokens are held in full, so that concurrent requests never exceed the limit. Without them, what
+        the key usually generates is held, but never so much that a prompt within the limit is refused.
         """
         key_id, limit = self._principal.key_id, self._principal.tokens_per_minute
         certain = cost.prompt_tokens + cost.cut_tokens
@@ -234,27 +208,27 @@ class Ticket:
             certain += min(cost.completion_tokens, cost.max_completion_tokens)
             guessed = 0
         else:
-            guessed = min(self._completions.usual(key_id, cost.model), cost.max_completion_tokens)
-        guessed += max(0, math.ceil(cost.prompt_tokens * (self._prompts.usual(key_id, cost.model) - 1)))
+            guessed = min(self._admission.completions.usual(key_id, cost.model), cost.max_completion_tokens)
+        guessed += max(0, math.ceil(cost.prompt_tokens * (self._admission.prompts.usual(key_id, cost.model) - 1)))
         return max(certain, min(certain + guessed, limit))
 
     def until_revoked(self, digest: bytes | None, end: Callable[[], object]) -> AbstractContextManager[None]:
-        """Return a context in which `end` is called once the request's key, with this digest, is not accepted."""
-        return self._key_watch.watching(digest, end)
+        """Return a context in which `end` is called when the key with this digest is revoked or expires."""
+        return self._admission.key_watch.watching(digest, end)
 
     def detach(self) -> Self:
-        """Return the ticket, which now outlives its context: the holder closes it."""
+        """Return the ticket, which now outlives its context and must be closed."""
         self._is_detached = True
         return self
 
     def leave_place(self) -> None:
-        """Leave the place to others: what runs on is no request of a client."""
+        """Free the place: a background response is not a request that waits."""
         if self._has_place:
             self._has_place = False
-            self._places.free(self._principal.account)
+            self._admission.places.free(self._principal.account)
 
     def settle(self, usage: Usage | None) -> None:
-        """Correct what is held to what was used; None, for a request that never ran, gives all of it back."""
+        """Correct the held tokens to those that were used; None, for a request that never ran, refunds all."""
         cost = self._cost
         if usage is None or cost is None:
             self.refund()
@@ -263,12 +237,12 @@ class Ticket:
             and cost.max_completion_tokens
         ):
             key_id, model = self._principal.key_id, cost.model
-            self._completions.learn(key_id, model, usage.completion_tokens)
+            self._admission.completions.learn(key_id, model, usage.completion_tokens)
             if usage.prompt_tokens and not cost.cut_tokens:
-                self._prompts.learn(key_id, model, cost.prompt_tokens, usage.prompt_tokens)
+                self._admission.prompts.learn(key_id, model, cost.prompt_tokens, usage.prompt_tokens)
 
     def refund(self) -> None:
-        """Give back all that is held."""
+        """Give back all held tokens."""
         self._close(0)
 
     def _close(self, used: int) -> bool:
@@ -276,7 +250,7 @@ class Ticket:
         granted, self._granted = self._granted, None
         if granted is None:
             return False
-        self._gatekeeper.settle(self._principal, granted=granted, reserved=self.reserved_tokens, used=used)
+        self._admission.gatekeeper.settle(self._principal, granted=granted, reserved=self.reserved_tokens, used=used)
         self.reserved_tokens = 0
         return True
 

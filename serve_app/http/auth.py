@@ -48,11 +48,7 @@ def key_digest(request: HTTPConnection, gatekeeper: Gatekeeper) -> bytes:
 
 
 def enter_region(principal: Principal, region: str) -> None:
-    """Check that a key may be used in a region. What a key bound to regions stores from now on stays in this one.
-
-    Raises:
-        WrongRegion: the key is bound to other regions.
-    """
+    """Raise WrongRegion unless the key may be used here. What a key bound to regions stores then stays here."""
     if not principal.may_run_in(region):
         raise WrongRegion
     if principal.regions is not None:

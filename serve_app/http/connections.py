@@ -63,11 +63,7 @@ class SocketPlaces:
 
     @contextmanager
     def take(self, account: str) -> Iterator[None]:
-        """Count a connection of an account while it lasts.
-
-        Raises:
-            QuotaExceeded: the account has reached its limit.
-        """
+        """Count a connection of an account while it lasts. Raises QuotaExceeded if the account has too many."""
         if self._num_sockets[account] >= self._max_sockets:
             raise QuotaExceeded(
                 f"You have {self._max_sockets} open WebSocket connections, as many as an account may have. Close one, "
@@ -83,11 +79,7 @@ class SocketPlaces:
                 del self._num_sockets[account]
 
     def keep(self, account: str, num_bytes: int) -> None:
-        """Count a waiting message.
-
-        Raises:
-            BadRequest: the waiting messages of the account would be too large together.
-        """
+        """Count a waiting message. Raises BadRequest if the account's waiting messages are too large together."""
         if self._waiting_bytes[account] + num_bytes > self._max_waiting_bytes:
             raise BadRequest(
                 f"The messages that wait in your connections may have {self._max_waiting_bytes} bytes together. Send "

@@ -1,4 +1,4 @@
-"""Reads multipart forms piece by piece, so that no file in one is ever held whole. Knows nothing of what they mean."""
+"""Reads multipart forms piece by piece, so that no file is ever held whole."""
 
 from typing import Any, NamedTuple
 
@@ -10,38 +10,34 @@ _MAX_NAME_CHARS = 256
 
 
 class FormRefused(ValueError):
-    """The body is not a multipart form within bounds; the message is a sentence fit for the client."""
+    """The body is not a multipart form within bounds; the message is for the client."""
 
 
 class PartBegin(NamedTuple):
-    """A part begins. `filename` is None where the part is no file."""
+    """A part begins; `filename` is None unless the part is a file."""
 
     name: str
     filename: str | None
 
 
 class PartData(NamedTuple):
-    """More of the part that began last."""
+    """More data of the current part."""
 
     data: bytes
 
 
 class PartEnd(NamedTuple):
-    """The part that began last is complete."""
+    """The current part is complete."""
 
 
 FormEvent = PartBegin | PartData | PartEnd
 
 
 class FormParser:
-    """Turns the bytes of one form into events; `feed` them in any split, then call `finish`."""
+    """Turns the bytes of a form into events; `feed` them in any pieces, then call `finish`."""
 
     def __init__(self, content_type: str) -> None:
-        """Take the request's content type.
-
-        Raises:
-            FormRefused: it names no boundary.
-        """
+        """Take the request's content type. Raises FormRefused if it names no boundary."""
         kind, options = parse_options_header(content_type)
         boundary = options.get(b"boundary", b"")
         if kind != b"multipart/form-data" or not boundary or len(boundary) > 256:
@@ -64,11 +60,7 @@ class FormParser:
         self._parser = MultipartParser(boundary, callbacks)
 
     def feed(self, piece: bytes) -> list[FormEvent]:
-        """Return what the next piece of the body holds.
-
-        Raises:
-            FormRefused: it is not part of a form within bounds.
-        """
+        """Return the events in the next piece of the body. Raises FormRefused if the form is not valid."""
         self._events = []
         try:
             self._parser.write(piece)
@@ -77,11 +69,7 @@ class FormParser:
         return self._events
 
     def finish(self) -> None:
-        """Check that the form is complete.
-
-        Raises:
-            FormRefused: it is not.
-        """
+        """Raise FormRefused unless the form is complete."""
         if not self._is_complete:
             raise FormRefused("The form ends in the middle.")
 

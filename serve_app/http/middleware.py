@@ -33,9 +33,9 @@ _STATIC_HEADERS = (
 
 
 class RequestMiddleware:
-    """Gives every request an id, every answer its headers, and every failure a body in OpenAI's shape.
+    """Gives requests an id, answers their headers, and failures a body in OpenAI's format; logs each request.
 
-    `routes` maps endpoint functions to the path templates under which requests are counted.
+    `routes` maps endpoint functions to the path templates of the log and the metrics.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class RequestMiddleware:
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; an exception never leaves here."""
+        """Answer one request; exceptions become error answers."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -79,7 +79,7 @@ class RequestMiddleware:
         except Exception as error:
             await _refuse(trace, send_with_headers, api_error_for(error, trace.request_id))
         finally:
-            trace.write_ahead = None  # Or the two would hold each other until the garbage collector comes.
+            trace.write_ahead = None  # Else the two would keep each other alive until the next garbage collection.
             trace.status = trace.status or CLIENT_CLOSED_REQUEST
             if not trace.goes_on:
                 self._observer.end(trace, route=self._route(scope), ended=time.perf_counter())
@@ -107,7 +107,7 @@ class RequestMiddleware:
 
 
 class _WholeAnswer:
-    """An ASGI send that sends an answer whole: a client of HTTP/1.0 would take the sizes of its chunks for content."""
+    """An ASGI send for HTTP/1.0, which lacks chunked answers: sends the answer at once."""
 
     __slots__ = ("_body", "_send", "_start")
 
@@ -131,12 +131,12 @@ class _WholeAnswer:
 
 
 def new_request_id() -> str:
-    """Return the id of a request that comes in."""
+    """Return the id of a new request."""
     return "req_" + secrets.token_hex(16)
 
 
 async def _refuse(trace: RequestTrace, send: Send, error: ApiError) -> None:
-    """Answer with the error, unless an answer has begun: then the connection is left to end incomplete."""
+    """Answer with the error, unless an answer has begun: then the connection ends incomplete."""
     trace.code = error.code
     if trace.status:
         return

@@ -1,6 +1,6 @@
-"""From an operation's outcome to an HTTP answer: its first piece fixes the status, the rest passes as it comes.
+"""From an operation's outcome to an HTTP answer: the first piece sets the status, the rest is passed on as it comes.
 
-Server-sent events are written as the engine made them, one send a piece. Nothing here parses a chunk.
+Server-sent events are written as the engine sent them, one send for each piece.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ _STREAM_HEADERS = [
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """How long a stream may be silent, in seconds, until its head and then a comment is sent; None is any time."""
+    """How long a stream may be silent, in seconds, before its head and then a comment is sent; None is forever."""
 
     begins_s: float | None = None
     comment_s: float | None = None
 
 
 class OutcomeResponse:
-    """An ASGI answer made of an outcome. Closes the outcome's stream and its ticket, whatever happens.
+    """The ASGI answer of an outcome. It always closes the outcome's stream and the ticket.
 
-    The pieces are sent by a task of its own: a coroutine is resumed through every frame that awaits it, and below the
-    routing there are a dozen, which would cost more for each piece than sending it.
+    A task of its own sends the pieces: otherwise each piece would resume a dozen frames of the routing, at more cost
+    than that of sending it.
     """
 
     def __init__(self, outcome: Outcome, ticket: Ticket, trace: RequestTrace, silence: Silence) -> None:
@@ -51,11 +51,7 @@ class OutcomeResponse:
         self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer; a client that leaves ends the generation at once.
-
-        Raises:
-            EngineError: the engine refused or failed before the head was sent.
-        """
+        """Send the answer. Raises EngineError if the engine refused or failed before the head was sent."""
         answering = asyncio.create_task(self._send_events(send) if self._outcome.is_stream else self._send_body(send))
         watch = _DepartureWatch(receive, answering)
         is_revoked = False
@@ -79,11 +75,7 @@ class OutcomeResponse:
             await self._close()
 
     async def _end_revoked(self, send: Send) -> None:
-        """End an answer whose key is not accepted any more.
-
-        Raises:
-            KeyRevoked: it has not begun.
-        """
+        """End an answer whose key was revoked. Raises KeyRevoked if the answer has not begun."""
         if not self._has_begun:
             raise KeyRevoked
         if self._outcome.is_stream:
@@ -135,14 +127,14 @@ class OutcomeResponse:
             await send({"type": "http.response.start", "status": 200, "headers": list(_STREAM_HEADERS)})
 
     def _failure(self, error: Exception) -> bytes:
-        """Return the event that ends a stream which cannot go on."""
+        """Return the event that ends a failed stream."""
         answer = api_error_for(error, self._trace.request_id)
         self._trace.status = answer.status
         self._trace.code = answer.code or answer.type
         return b"data: " + orjson.dumps(answer.to_wire()) + b"\n\n"
 
     def _note_end(self) -> None:
-        """Settle and take down what was used, before the end is sent: the client's next request finds what is left."""
+        """Settle and log the usage before the end is sent, so that the client's next request finds it."""
         self._settle()
         if self._trace.write_ahead is not None:
             self._trace.write_ahead()
@@ -156,7 +148,6 @@ class OutcomeResponse:
         self._ticket.settle(usage)
 
     async def _close(self) -> None:
-        """End the stream and the ticket, where that has not happened yet."""
         try:
             await self._outcome.stream.aclose()
         except Exception as error:
@@ -166,9 +157,9 @@ class OutcomeResponse:
 
 
 class _Filler:
-    """Sends the head of a stream and then comments while the model says nothing: load balancers cut silent ones off.
+    """Sends the head of a stream and then comments while the model is silent: load balancers cut silent streams off.
 
-    `task` is what it is sending, None most of the time; whoever sends waits for it first, and sets `spoken_at`.
+    `task` is its current send, None most of the time: wait for it before sending, and set `spoken_at` after.
     """
 
     def __init__(self, silence: Silence, begin: Callable[[], Awaitable[None]], write: Send) -> None:
@@ -203,13 +194,13 @@ class _Filler:
         self._wait(self._comment_s)
 
     async def stop(self) -> None:
-        """Send nothing more; return when what is being sent is sent."""
+        """Wait for the current send, then send nothing more."""
         if self.task is not None:
             await self.task
         self.cancel()
 
     def cancel(self) -> None:
-        """Send nothing more, also of what is being sent."""
+        """Send nothing more; abort the current send."""
         self._comment_s = None
         if self._timer is not None:
             self._timer.cancel()
@@ -218,14 +209,14 @@ class _Filler:
 
 
 class _DepartureWatch:
-    """Waits beside an answer for its client to leave, and then cancels it: one task a request, none a piece."""
+    """Cancels an answer when its client disconnects; one task for each request."""
 
     def __init__(self, receive: Receive, answering: asyncio.Task[None]) -> None:
         self.has_left = False
         self._task = asyncio.create_task(self._wait(receive, answering))
 
     async def _wait(self, receive: Receive, answering: asyncio.Task[None]) -> None:
-        with suppress(Exception):  # A connection that cannot be listened to is gone as well.
+        with suppress(Exception):  # A connection that fails is gone too.
             while (await receive())["type"] != "http.disconnect":
                 continue
         self.has_left = True

@@ -1,1 +1,1 @@
-"""Operations: from a validated body to an outcome, knowing nothing of HTTP; both doors call them."""
+"""Operations: from a validated body to an outcome, for HTTP requests and batches alike."""

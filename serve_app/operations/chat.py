@@ -1,4 +1,4 @@
-"""The operation behind /v1/chat/completions; its events are also what responses are made from (`run_as_events`)."""
+"""The operation behind /v1/chat/completions. Responses are built from its events (`run_as_events`)."""
 
 from dataclasses import replace
 from typing import Any
@@ -38,7 +38,7 @@ class ChatOperation(GenerationOperation[ChatRequest]):
         priority: int = 0,
         service_tier: ServiceTier = "default",
     ) -> EngineStream:
-        """Return an answer for an operation that makes something else of it: its pieces are for `parse_events`."""
+        """Return an answer whose pieces are for `parse_events`, for another operation to build upon."""
         request = self._request(
             body, raw, principal, request_id=request_id, priority=priority, service_tier=service_tier
         )
@@ -66,11 +66,7 @@ OPERATION = ChatOperation
 
 
 def check_features(body: ChatRequest, card: ModelCard, param: str = "messages") -> None:
-    """Check that the model can do what the body asks; `param` is where the client put the messages.
-
-    Raises:
-        BadRequest: it cannot call tools, or cannot see.
-    """
+    """Raise BadRequest, which may name `param`, if the body needs tools or images and the model supports neither."""
     if body.has_tools and not card.has_tools:
         raise unsupported_parameter("tools" if body.tools else "functions")
     if body.has_images and not card.has_images:

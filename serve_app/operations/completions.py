@@ -14,7 +14,7 @@ from serve_app.schemas.completions import CompletionChunk, CompletionRequest
 
 
 def parse_piece(piece: bytes) -> list[Event]:
-    """Return the events in a piece of an answer: server-sent chunks, or one JSON body."""
+    """Return the events in a piece of an answer, which has server-sent chunks or one JSON body."""
     lines = [line.removeprefix(b"data: ") for line in piece.split(b"\n") if line]
     chunks = [orjson.loads(line) for line in lines if line != b"[DONE]"]
     return [event for chunk in chunks for choice in chunk.get("choices", ()) for event in _events_of(choice)]
@@ -48,7 +48,7 @@ class CompletionChunks:
         return b"".join(self._chunk([_choice_of(event)], usage=None) for event in events)
 
     def finish(self, usage: Usage) -> bytes:
-        """Return the usage chunk where it was asked for, and the end of the stream."""
+        """Return the usage chunk, if it was asked for, and the end of the stream."""
         return (self._chunk([], usage) if self._include_usage else b"") + DONE
 
     def _chunk(self, choices: list[dict[str, Any]], usage: Usage | None) -> bytes:

@@ -1,4 +1,4 @@
-"""The operation behind /v1/detokenize. It takes a request of the key's minute and no tokens."""
+"""The operation behind /v1/detokenize. It counts as a request but takes no tokens."""
 
 from typing import Final
 

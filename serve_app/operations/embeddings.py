@@ -1,4 +1,4 @@
-"""The operation behind /v1/embeddings; vector stores ask it too, by `vector_stores.embedder`."""
+"""The operation behind /v1/embeddings; vector stores use it too, in `vector_stores.embedder`."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ class EmbeddingOperation(WholeOperation[EmbeddingRequest]):
         _check_dimensions(body.dimensions, card)
 
     def _prompt_tokens(self, body: EmbeddingRequest, card: ModelCard) -> int:
-        # What is longer than the model's context is cut, so it costs no more than that.
+        # Inputs are cut at the model's context, so they cost no more than that.
         return min(body.prompt_estimate_tokens(), count_inputs(body.input) * card.max_model_len)
 
     def _cut_tokens(self, body: EmbeddingRequest, card: ModelCard, prompt_tokens: int) -> int:

@@ -1,7 +1,4 @@
-"""The common base of chat and completions: an engine writes text, under a safety policy where its model has one.
-
-Both doors price a body with `cost`, then `run` it.
-"""
+"""The base of chat and completions: an engine generates text, under a safety policy where its model has one."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,10 +28,10 @@ Body = TypeVar("Body", ChatRequest, CompletionRequest)
 
 
 class GenerationOperation(Generic[Body]):
-    """An operation whose engine writes text.
+    """An operation whose engine generates text.
 
-    `policies` holds the safety policy of each model that has one, by model id. Under a policy the answer is rendered
-    here, by `_whole` or `_chunks`, from events that have been checked; `_parse` reads them from the engine's pieces.
+    `policies` has safety policies by model id. Under a policy, `_parse` reads events from the engine's pieces, and
+    `_whole` or `_chunks` renders those that passed.
     """
 
     name: Operation
@@ -51,14 +48,10 @@ class GenerationOperation(Generic[Body]):
         self._policies = policies or {}
 
     def cost(self, body: Body, principal: Principal) -> Cost:
-        """Return what a body may take.
-
-        Raises:
-            ApiError: this key may not use the model, or the model cannot do what the body asks.
-        """
+        """Return what a body may take. Raises ApiError as `RunnableOperation.cost` does."""
         card = self._engine(body, principal).card
         if card.id in self._policies and (shown := body.shown_tokens_field()) is not None:
-            raise unsupported_parameter(shown)  # Tokens are not checked as the text is.
+            raise unsupported_parameter(shown)  # The policy checks text, not tokens.
         return cost_of(body, card)
 
     def run(
@@ -71,11 +64,7 @@ class GenerationOperation(Generic[Body]):
         priority: int = 0,
         service_tier: ServiceTier = "default",
     ) -> Outcome:
-        """Return the answer to a body, not begun yet; `raw` are the bytes that the body was parsed from.
-
-        Raises:
-            ApiError: this key may not use the model, or the model cannot do what the body asks.
-        """
+        """Return the answer to a body, not begun yet. Raises ApiError as `RunnableOperation.run` does."""
         engine = self._engine(body, principal)
         request = self._request(
             body, raw, principal, request_id=request_id, priority=priority, service_tier=service_tier

@@ -1,6 +1,6 @@
-"""Remote MCP servers within responses: their tools are listed once for a conversation, and called by the service.
+"""Remote MCP servers in responses: their tools are listed once for a conversation, and called by the service.
 
-A server's words are for the model and the client. Its failure ends no response: an item shows it.
+The failure of a server does not fail the response: an item shows it.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _STOPPED = "The server took too long."
 
 
 class RemoteMcp:
-    """The MCP servers that requests may name in this deployment; keeps `responses.tools.BuiltIn`."""
+    """The MCP servers that requests may name in this deployment, a `BuiltIn`."""
 
     type = TYPE
 
@@ -53,11 +53,7 @@ class RemoteMcp:
         self._servers = servers
 
     async def open(self, tool: McpTool, context: ToolContext) -> "McpInUse":
-        """Return a server for one response; nothing is sent to it yet.
-
-        Raises:
-            BadRequest: no request is sent to its address.
-        """
+        """Return a server for one response; nothing is sent yet. Raises BadRequest if its address is not allowed."""
         address = ServerAddress(tool.server_url or "", tool.sent_headers)
         try:
             self._servers.check(address.url)
@@ -73,14 +69,14 @@ class RemoteMcp:
 
 
 def create_built_in(config: McpConfig, resources: ToolResources) -> RemoteMcp:
-    """Return the tool that reaches MCP servers as a configuration allows."""
+    """Return the MCP tool of a configuration."""
     servers = McpServers(config, resources.config.outbound.rules)
     resources.closing.callback(servers.close)
     return RemoteMcp(servers)
 
 
 class McpInUse(RemoteTool, WritingTool):
-    """A server within one response."""
+    """A server in one response."""
 
     def __init__(self, tool: McpTool, session: McpSession, context: ToolContext, max_tools: int) -> None:
         self._tool = tool
@@ -93,7 +89,7 @@ class McpInUse(RemoteTool, WritingTool):
         self._take([] if listed is None else listed)
 
     def _take(self, tools: Sequence[Item]) -> list[str]:
-        """Know these tools, as far as they may be called; return the names of those that cannot be offered."""
+        """Add the tools that may be called; return the names of those that cannot be offered."""
         impossible = []
         for tool in tools:
             if not self._tool.is_allowed(tool["name"], is_read_only=_is_read_only(tool)):
@@ -105,7 +101,7 @@ class McpInUse(RemoteTool, WritingTool):
         return impossible
 
     def functions(self) -> list[Item]:
-        """Return the server's tools as the model is offered them."""
+        """Return the server's tools as functions for the model."""
         about = self._tool.server_description
         server = f"{self._tool.server_label}: {about}" if about else self._tool.server_label
         return [
@@ -127,9 +123,9 @@ class McpInUse(RemoteTool, WritingTool):
         return {"id": new_id("mcpl"), "type": "mcp_list_tools", "server_label": self._tool.server_label, "tools": []}
 
     async def list_functions(self, item: Item, send: SendEvent) -> ToolAnswer:
-        """Ask the server for its tools; where that fails, the item has an error and no tools."""
+        """List the server's tools; if that fails, the item has an error and no tools."""
         send(f"{_LIST}.in_progress")
-        item["error"] = _STOPPED  # Unless it comes to an end.
+        item["error"] = _STOPPED  # Until it ends.
         try:
             listed = await self._session.list_tools()
             tools = [shown for shown in map(_shown, listed) if self._is_allowed(shown)]
@@ -148,7 +144,7 @@ class McpInUse(RemoteTool, WritingTool):
         left_out = self._take(tools)
         send(f"{_LIST}.completed")
         fields = {**item, "tools": [tool for tool in tools if tool["name"] not in left_out]}
-        del fields["error"]  # Strict clients want no key where there is none.
+        del fields["error"]  # Strict clients accept no null here.
         if left_out:
             fields["error"] = _left_out(left_out)
         return ToolAnswer(fields, "")
@@ -161,7 +157,7 @@ class McpInUse(RemoteTool, WritingTool):
         return function if tool is None else str(tool["name"])
 
     def ask_approval(self, name: str, arguments: str) -> Item | None:
-        """Return an item that asks the client to approve a call, None where it needs not be asked."""
+        """Return an item that asks the client to approve a call, None if no approval is needed."""
         tool = self._by_function[name]
         if _parse(arguments) is None:  # It fails, so no approval is needed.
             return None
@@ -193,11 +189,11 @@ class McpInUse(RemoteTool, WritingTool):
         return {**head, **server, "arguments": "", "output": None, "error": None}
 
     def write(self, item: Item) -> FieldInWriting:
-        """Return what shows the arguments of a call while the model writes them."""
+        """Return the call as it is shown while the model writes its arguments."""
         return FieldInWriting(item, f"{_CALL}_arguments", "arguments", f"{_CALL}.in_progress")
 
     async def run(self, item: Item, name: str, arguments: str, send: SendEvent) -> ToolAnswer:
-        """Carry a call out; cancelling this cancels the call."""
+        """Carry out a call; cancelling this cancels the call."""
         parsed = _parse(arguments)
         try:
             if name not in self._by_function:
@@ -227,12 +223,12 @@ class McpInUse(RemoteTool, WritingTool):
         return ToolAnswer({**item, "status": "completed", "output": text}, text or NO_OUTPUT)
 
     async def close(self) -> None:
-        """Let go of the server."""
+        """Close the session."""
         self._session.close()
 
 
 def _last_list(items: Sequence[Item], label: str) -> list[Item] | None:
-    """Return the server's tools as the conversation has them, None if it does not."""
+    """Return the server's tools from the conversation, None if they are not in it."""
     for item in reversed(items):
         if item["type"] == "mcp_list_tools" and item["server_label"] == label:
             tools: list[Item] = item["tools"]
@@ -241,7 +237,6 @@ def _last_list(items: Sequence[Item], label: str) -> list[Item] | None:
 
 
 def _shown(tool: ListedTool) -> Item:
-    """Return a tool as the item of a list has it."""
     hints = {name: _short(value) for name, value in tool.annotations.items()}
     hints["read_only"] = tool.annotations.get("readOnlyHint") is True
     about = {"description": _short(tool.description)} if tool.description is not None else {}
@@ -249,7 +244,7 @@ def _shown(tool: ListedTool) -> Item:
 
 
 def _short(value: Any) -> Any:
-    """Return what a server says of a tool, no more of it than a model would read: it is kept with the response."""
+    """Return a server's description, cut to what the model reads, because it is stored with the response."""
     return value[:_MAX_DESCRIPTION_CHARS] if isinstance(value, str) else value
 
 
@@ -258,7 +253,7 @@ def _is_read_only(tool: Item) -> bool:
 
 
 def _is_possible(tool: Item) -> bool:
-    """Return whether a tool is within the bounds of functions that clients send."""
+    """Return whether a tool is within the bounds of clients' functions."""
     try:
         check_json_schema(tool["input_schema"], "")
     except PydanticCustomError:
@@ -272,7 +267,7 @@ def _left_out(names: list[str]) -> str:
 
 
 def _parse(arguments: str) -> dict[str, Any] | None:
-    """Return the arguments of a call, None if they are no JSON object; a model may leave out an empty one."""
+    """Return the arguments of a call, None if they are not a JSON object; a model may leave out an empty one."""
     try:
         parsed = orjson.loads(arguments or "{}")
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""The operation behind /v1/moderations. It runs here: only a guard model is an engine's."""
+"""The operation behind /v1/moderations. It runs here; only a guard model needs an engine."""
 
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from serve_app.schemas.moderations import ModerationRequest
 
 
 class ModerationOperation:
-    """Say which categories of harm texts belong to."""
+    """Return the categories of harm that texts belong to."""
 
     name: ClassVar[Operation] = Operation.MODERATIONS
     schema: ClassVar[type[OperationRequest]] = ModerationRequest
@@ -23,16 +23,11 @@ class ModerationOperation:
     events: ClassVar[Any] = None
 
     def __init__(self, moderator: Moderator | None, salt: CacheSalt) -> None:
-        """Take what judges texts, None where nothing is configured."""
         self._moderator = moderator
         self._salt = salt
 
     def cost(self, body: ModerationRequest, principal: Principal) -> Cost:
-        """Return what a body may take: the tokens of the guard model.
-
-        Raises:
-            ApiError: moderations are off, or this key may not use the model.
-        """
+        """Return the tokens of the guard model. Raises ApiError if moderations are off, or not for this key."""
         moderator = self._find(body, principal)
         num_read, num_written = moderator.guard_tokens(body.texts())
         return Cost(moderator.config.id, num_read, completion_tokens=num_written, max_completion_tokens=num_written)
@@ -40,11 +35,7 @@ class ModerationOperation:
     def run(
         self, body: ModerationRequest, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0
     ) -> Outcome:
-        """Return the answer to a body, not begun yet; `raw` are the bytes that the body was parsed from.
-
-        Raises:
-            ApiError: moderations are off, or this key may not use the model.
-        """
+        """Return the answer to a body, not begun yet. Raises ApiError as `cost` does."""
         request = EngineRequest(self.name, request_id, raw, cache_salt=self._salt(principal, None), priority=priority)
         stream = ModerationStream(self._find(body, principal), body.texts(), request)
         return Outcome(stream, is_stream=False)

@@ -58,11 +58,7 @@ class EngineOperation(DescribedOperation, Protocol):
 
 
 def find_engine_operation(name: Operation) -> EngineOperation:
-    """Return the class of an operation that engines run.
-
-    Raises:
-        ImportError: it has no module.
-    """
+    """Return the class of an operation that engines run. Raises ImportError if it has no module."""
     return cast(EngineOperation, import_module(f"serve_app.operations.{name}").OPERATION)
 
 

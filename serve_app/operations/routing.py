@@ -1,6 +1,6 @@
-"""From a model id to its engine, and the fields that an engine gets beside the body: cache salt and affinity.
+"""From a model id to its engine, and the fields besides the body: cache salt and affinity.
 
-Every operation calls it. Neither field reveals an account or a prompt.
+Neither of these reveals an account or a prompt.
 """
 
 import hashlib
@@ -22,8 +22,8 @@ def find_engine(directory: ModelDirectory, model: str, operation: Operation, pri
     """Return the engine that answers for a model id or alias.
 
     Raises:
-        ModelNotFound: there is no such model, or the key may not know of it.
-        BadRequest: the model is there, but for other operations.
+        ModelNotFound: there is no such model, or the key may not use it.
+        BadRequest: the model does not offer the operation.
     """
     engine = directory.find(model)
     if engine is None or not may_see(principal, engine.card):
@@ -39,16 +39,16 @@ def find_engine(directory: ModelDirectory, model: str, operation: Operation, pri
 
 
 def unsupported_parameter(name: str) -> BadRequest:
-    """Return the refusal of a parameter that the model cannot honour."""
+    """Return the error for a parameter that the model does not support."""
     return BadRequest(
         f"Unsupported parameter: '{name}' is not supported with this model.", param=name, code="unsupported_parameter"
     )
 
 
 def cache_salts(secret: bytes, tiers: Tiers | None = None) -> CacheSalt:
-    """Return the function from a key's holder, and the client's own salt or None, to the salt of a prefix cache.
+    """Return the function from a principal, and the client's own salt or None, to the salt of the prefix cache.
 
-    It names the holder's account, and cannot be guessed without `secret`; no other salt is another account's.
+    Salts differ between accounts, and cannot be guessed without `secret`.
     """
     known = tiers or Tiers()
 
@@ -60,6 +60,6 @@ def cache_salts(secret: bytes, tiers: Tiers | None = None) -> CacheSalt:
 
 
 def affinity_of(account: str, prefix: str) -> str:
-    """Return a short name for a prompt's prefix that reveals nothing of it and differs between accounts."""
+    """Return a short digest of a prompt's prefix that differs between accounts."""
     digest = hashlib.blake2b(prefix.encode(), digest_size=8, key=hashlib.sha256(account.encode()).digest())
     return digest.hexdigest()

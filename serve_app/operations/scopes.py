@@ -1,6 +1,6 @@
-"""The scopes of a key: the operations and the models that it may use, and for which keys it may get secrets.
+"""The scopes of a key: the operations and models that it may use, and the admin keys that it may issue.
 
-Routes, batch lines, tools and pages check them here, so that a key can do the same at each door.
+HTTP requests, batch lines, tools and console pages all check them here.
 """
 
 from fnmatch import fnmatchcase
@@ -13,11 +13,7 @@ from serve_app.errors.api import PermissionDenied
 
 
 def check_operation(principal: Principal, operation: Operation) -> None:
-    """Check that the key may use the operation.
-
-    Raises:
-        PermissionDenied: its scopes leave the operation out.
-    """
+    """Raise PermissionDenied unless the key's scopes include the operation."""
     if principal.operations is not None and operation not in principal.operations:
         raise PermissionDenied(
             f"This API key does not have permission to use '{operation}'. Use a key with that scope, or ask the "
@@ -27,12 +23,12 @@ def check_operation(principal: Principal, operation: Operation) -> None:
 
 
 def may_see(principal: Principal, card: ModelCard) -> bool:
-    """Return whether a model or an adapter exists for this key: its scopes and its account allow it."""
+    """Return whether the key's scopes and its account allow a model or an adapter."""
     return may_use_model(principal, card.id) and (card.accounts is None or principal.account in card.accounts)
 
 
 def may_use_model(principal: Principal, model_id: str) -> bool:
-    """Return whether the key's scopes allow the model; otherwise it does not exist for this key."""
+    """Return whether the key's scopes allow the model; otherwise it is hidden from the key."""
     return principal.models is None or any(fnmatchcase(model_id, pattern) for pattern in principal.models)
 
 
@@ -52,11 +48,7 @@ def within(principal: Principal, new: NewKey) -> NewKey:
 
 
 def check_within(principal: Principal, key: NewKey | ApiKey) -> None:
-    """Check that an admin key's secret gives `principal` no more time and no more regions than it has.
-
-    Raises:
-        PermissionDenied: it would.
-    """
+    """Raise PermissionDenied if an admin key lasts longer, or has other regions, than `principal`."""
     if not key.is_admin:
         return
     if principal.expires_at is not None and (key.expires_at is None or key.expires_at > principal.expires_at):

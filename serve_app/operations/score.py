@@ -12,10 +12,10 @@ Body = TypeVar("Body", bound=ScoringRequest)
 
 
 class ScoringOperation(WholeOperation[Body]):
-    """An operation whose engine says how well texts fit together."""
+    """An operation whose engine scores how well texts match."""
 
     def _prompt_tokens(self, body: Body, card: ModelCard) -> int:
-        limit = card.max_model_len  # What is longer is cut.
+        limit = card.max_model_len  # Longer texts are cut.
         left, right = ([estimate_tokens([text]) for text in texts] for texts in (body.left_texts(), body.right_texts()))
         if card.reads_pairs:
             queries = left if len(left) == len(right) else left * len(right)
@@ -24,7 +24,7 @@ class ScoringOperation(WholeOperation[Body]):
 
 
 class ScoreOperation(ScoringOperation[ScoreRequest]):
-    """Say how well pairs of texts fit together."""
+    """Score how well pairs of texts match."""
 
     name: Final = Operation.SCORE
     schema = ScoreRequest

@@ -1,8 +1,8 @@
-"""Service tiers: what `service_tier` asks for, what a key gets of it, and how a flex request is refused.
+"""Service tiers: what a request asks for with `service_tier`, what its key gets, and how a flex request is refused.
 
-`flex` runs behind other requests, before the lines of batches, is refused where it would have to wait for a place, and
-counts for less. `priority`, also called `fast`, goes before other requests; a key whose tier lacks the right is served
-as `default`. Answers name the tier that was served.
+`flex` runs after other requests but before the lines of batches, is refused instead of waiting for a place, and counts
+for less. `priority`, also called `fast`, runs before other requests; keys whose tier lacks it are served as `default`.
+Answers name the tier that was served.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -16,11 +16,11 @@ from serve_app.errors.capacity import ResourceUnavailable
 from serve_app.schemas.base import OperationRequest
 
 ENGINE_PRIORITY: Final[Mapping[ServiceTier, int]] = {"priority": -1, "default": 0, "flex": 1}
-"""vLLM's, where lower goes first; lines of batches have 10, if the configuration does not say otherwise."""
+"""vLLM's priorities, lower first; lines of batches have 10 by default."""
 
 
 class Terms(NamedTuple):
-    """How one request is served; each of its tokens counts `token_weight` times against the key's limits."""
+    """How a request is served; each of its tokens counts `token_weight` times against the key's limits."""
 
     tier: ServiceTier = "default"
     token_weight: float = 1.0
@@ -37,7 +37,7 @@ DEFAULT_TERMS: Final = Terms()
 def find_terms(body: OperationRequest, principal: Principal, tiers: Tiers) -> Terms:
     """Return how the request is served."""
     asked = getattr(body, "service_tier", None)
-    if asked is None:  # As most requests say.
+    if asked is None:  # As in most requests.
         return DEFAULT_TERMS
     if asked == "flex":
         return Terms("flex", tiers.of(principal.tier).flex_token_weight)
@@ -47,12 +47,12 @@ def find_terms(body: OperationRequest, principal: Principal, tiers: Tiers) -> Te
 
 
 def in_tier(stream: EngineStream, tier: ServiceTier) -> EngineStream:
-    """Return the answer as its tier has it."""
+    """Return the answer of a service tier."""
     return FlexStream(stream) if tier == "flex" else stream
 
 
 class FlexStream:
-    """The answer to a flex request, which has an error of its own where there is no place. Keeps EngineStream."""
+    """The answer to a flex request, which has its own error where there is no place. An EngineStream."""
 
     def __init__(self, stream: EngineStream) -> None:
         self.summary = stream.summary
@@ -60,12 +60,7 @@ class FlexStream:
         self._pieces: AsyncGenerator[bytes] | None = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the answer.
-
-        Raises:
-            ResourceUnavailable: there is no place for it.
-            EngineError: as the answer's own stream.
-        """
+        """Yield the pieces of the answer. Raises ResourceUnavailable if there is no place for it, or EngineError."""
         self._pieces = self._run()
         return self._pieces
 

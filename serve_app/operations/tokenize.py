@@ -1,4 +1,4 @@
-"""The operation behind /v1/tokenize. It takes a request of the key's minute and no tokens: no model reads the text."""
+"""The operation behind /v1/tokenize. It counts as a request but takes no tokens, as no model reads the text."""
 
 from typing import Final
 
@@ -11,8 +11,8 @@ from serve_app.schemas.tokenization import TokenizeRequest, TokenList
 
 MAX_CONTEXTS = 16
 MAX_TOKENS = 262_144
-"""The longest text: MAX_CONTEXTS times the model's context, and MAX_TOKENS tokens at most. A replica tokenizes one long
-text after the other, so longer ones would keep others waiting."""
+"""The longest text has MAX_CONTEXTS times the model's context, and MAX_TOKENS tokens at most: a replica tokenizes long
+texts one by one, so others would wait for longer ones."""
 
 
 class TokenizeOperation(WholeOperation[TokenizeRequest]):
@@ -38,11 +38,7 @@ OPERATION = TokenizeOperation
 
 
 def check_length(num_tokens: int, card: ModelCard, param: str) -> None:
-    """Check that one request may have `num_tokens` tokens.
-
-    Raises:
-        BadRequest: it may not; the error names `param`.
-    """
+    """Raise BadRequest, which names `param`, if a request has too many tokens."""
     most = max(card.max_model_len, min(MAX_CONTEXTS * card.max_model_len, MAX_TOKENS))
     if num_tokens > most:
         raise BadRequest(

@@ -1,7 +1,4 @@
-"""The common base of operations whose engine answers in one piece and writes no text: embeddings, scores, tokens.
-
-Both doors price a body with `cost`, then `run` it.
-"""
+"""The base of operations whose engine answers in one piece: embeddings, scores, tokens."""
 
 from collections.abc import Mapping
 from typing import Final, Generic, Protocol, TypeVar
@@ -15,7 +12,7 @@ from serve_app.operations.safety.policy import SafetyPolicy
 
 
 class WholeRequest(Protocol):
-    """A body that names a model and can be put in the engine's dialect."""
+    """A body that names a model and can be rewritten for the engine."""
 
     @property
     def model(self) -> str:
@@ -31,10 +28,7 @@ Body = TypeVar("Body", bound=WholeRequest)
 
 
 class WholeOperation(Generic[Body]):
-    """An operation whose engine answers in one piece.
-
-    `policies` are not read: they are for texts that models write.
-    """
+    """An operation whose engine answers in one piece; `policies` do not apply, as it generates no text."""
 
     name: Operation
     events: Final = None
@@ -46,22 +40,14 @@ class WholeOperation(Generic[Body]):
         self._salt = salt
 
     def cost(self, body: Body, principal: Principal) -> Cost:
-        """Return what a body may take.
-
-        Raises:
-            ApiError: this key may not use the model, or the model cannot do what the body asks.
-        """
+        """Return what a body may take. Raises ApiError as `RunnableOperation.cost` does."""
         card = self._engine(body, principal).card
         prompt_tokens = self._prompt_tokens(body, card)
         cut_tokens = self._cut_tokens(body, card, prompt_tokens)
         return Cost(card.id, prompt_tokens - cut_tokens, 0, 0, cut_tokens)
 
     def run(self, body: Body, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0) -> Outcome:
-        """Return the answer to a body, not begun yet; `raw` are the bytes that the body was parsed from.
-
-        Raises:
-            ApiError: this key may not use the model, or the model cannot do what the body asks.
-        """
+        """Return the answer to a body, not begun yet. Raises ApiError as `RunnableOperation.run` does."""
         request = EngineRequest(
             operation=self.name,
             request_id=request_id,
@@ -77,16 +63,12 @@ class WholeOperation(Generic[Body]):
         return engine
 
     def _check(self, body: Body, card: ModelCard) -> None:
-        """Check that the model can do what the body asks.
-
-        Raises:
-            BadRequest: it cannot.
-        """
+        """Raise BadRequest if the model does not support the request."""
 
     def _prompt_tokens(self, body: Body, card: ModelCard) -> int:
-        """Return the most tokens that a body may take, about; 0 for what no model reads."""
+        """Return about how many tokens a body may take, 0 if no model reads it."""
         return 0
 
     def _cut_tokens(self, body: Body, card: ModelCard, prompt_tokens: int) -> int:
-        """Return how many of them the body has cut off before the model."""
+        """Return how many of them are cut off before the model."""
         return 0

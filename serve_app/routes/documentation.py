@@ -28,11 +28,7 @@ Json = dict[str, Any]
 
 
 def create_document(routes: Iterable[BaseRoute], tiers: Sequence[str]) -> Json:
-    """Return the OpenAPI document of all HTTP routes; keys may be of these tiers.
-
-    Raises:
-        LookupError: an endpoint has no contract.
-    """
+    """Return the OpenAPI document of routes; keys may be of these tiers. Raises LookupError without a contract."""
     served = [(route, contract_of(route.endpoint)) for route in routes if isinstance(route, Route)]
     types = dict.fromkeys(kind for _, contract in served for kind in _types_of(contract))
     schemas, definitions = TypeAdapter.json_schemas(

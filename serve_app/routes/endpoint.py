@@ -133,11 +133,7 @@ async def admitted(request: Request, operation: Operation) -> AsyncIterator[tupl
 
 
 async def reserve(ticket: Ticket, trace: RequestTrace, cost: Cost, terms: Terms = DEFAULT_TERMS) -> None:
-    """Reserve what a request may take; note its model and its terms for the log.
-
-    Raises:
-        RateLimited: the key's tokens of this minute do not suffice.
-    """
+    """Reserve what a request may take; note its model and terms for the log. Raises RateLimited."""
     trace.model = cost.model
     trace.service_tier, trace.token_weight = terms
     with step(ADMISSION):
@@ -145,12 +141,7 @@ async def reserve(ticket: Ticket, trace: RequestTrace, cost: Cost, terms: Terms 
 
 
 async def admin_caller(request: Request) -> Principal:
-    """Return the holder of the request's admin key; note it for the log.
-
-    Raises:
-        PermissionDenied, Unauthenticated, InvalidKey, Unavailable: as `authenticate` and `check_admin` do.
-        RateLimited: the key has used up its calls of this minute.
-    """
+    """Return the holder of the request's admin key; note it for the log. Raises ApiError as `caller` does."""
     principal: Principal | None = request.scope.get(PRINCIPAL)
     if principal is None or not principal.is_admin:
         services = services_of(request)

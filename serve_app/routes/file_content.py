@@ -70,11 +70,7 @@ class _Room:
         self.held: Hold | None = None
 
     async def hold(self, new: NewFile) -> int:
-        """Hold room for the largest form, for as long as it may take; return the bytes that are free.
-
-        Raises:
-            TooManyObjects: the account has too many objects.
-        """
+        """Hold room for the largest form; return the free bytes. Raises TooManyObjects if the account has too many."""
         services, principal = self._services, self._principal
         bounds, rules = services.upload_bounds(), services.file_rules_of(principal)
         num_bytes = self._declared_bytes or bounds.max_bytes
@@ -85,11 +81,7 @@ class _Room:
 
 
 async def form_events(request: Request) -> AsyncIterator[FormEvent]:
-    """Yield the parts of a multipart form as they come.
-
-    Raises:
-        BadRequest: the form is not valid.
-    """
+    """Yield the parts of a multipart form as they come. Raises BadRequest if the form is not valid."""
     try:
         parser = FormParser(request.headers.get("content-type", ""))
         async for piece in request.stream():
@@ -130,11 +122,7 @@ class Upload:
                 await self._add(event.data)
 
     def result(self) -> tuple[FileForm, FileWriter, str]:
-        """Return the fields, the file and its name.
-
-        Raises:
-            BadRequest: a field is missing or not valid.
-        """
+        """Return the fields, the file and its name. Raises BadRequest if a field is missing or not valid."""
         form = self._check_fields()
         if self._writer is None:
             raise BadRequest("Missing required parameter: 'file'.", param="file", code="missing_required_parameter")

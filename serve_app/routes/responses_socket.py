@@ -79,11 +79,7 @@ class _Session:
         self._remembered: RememberedResponse | None = None
 
     async def identify(self) -> tuple[Principal, ResponseOperation]:
-        """Return the holder of the connection's key, and the operation.
-
-        Raises:
-            ApiError: the key is missing, no longer valid, or has no permission.
-        """
+        """Return the holder of the connection's key, and the operation. Raises ApiError if the key is not accepted."""
         principal = await authenticate(self._websocket, self._services.gatekeeper, self._services.region)
         operation = self._services.operations.responses
         check_operation(principal, operation.name)

@@ -53,11 +53,7 @@ class Periods:
 
 
 async def accounts_of(request: Request, project_ids: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the accounts that the request asks for and may see, None for all.
-
-    Raises:
-        PermissionDenied, Unauthenticated, InvalidKey, Unavailable: as `caller` does.
-    """
+    """Return the accounts that the request asks for and may see, None for all. Raises ApiError as `caller` does."""
     principal = await caller(request, Operation.USAGE)
     if principal.is_admin:
         return None if project_ids is None else tuple(project_ids)

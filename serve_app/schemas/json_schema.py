@@ -49,13 +49,7 @@ Schema = dict[str, Any]
 
 
 def check_json_schema(schema: Schema, at: str, *, strict: bool = False) -> None:
-    """Check that a schema is within bounds, and within OpenAI's subset of schemas when `strict`.
-
-    `at` is the schema's path in the body.
-
-    Raises:
-        PydanticCustomError: it is not; the error names the path.
-    """
+    """Refuse a schema that is out of bounds, or not in OpenAI's subset when `strict`; `at` is its path in the body."""
     if len(orjson.dumps(schema)) > MAX_SCHEMA_BYTES:
         raise _refuse(at, f"it is larger than {MAX_SCHEMA_BYTES} bytes")
     if strict and schema.get("type") != "object":
@@ -136,11 +130,7 @@ class _Budget:
 
 
 def check_pattern(pattern: str, at: str) -> None:
-    """Check that a regular expression is within bounds; `at` is the path of the value that it is in.
-
-    Raises:
-        PydanticCustomError: it is not; the error names the path.
-    """
+    """Refuse a regular expression that is out of bounds; `at` is its path."""
     if len(pattern) > MAX_PATTERN_CHARS:
         raise _refuse(at, f"a pattern has more than {MAX_PATTERN_CHARS} characters")
     if pattern_size(pattern) > MAX_PATTERN_SIZE:

@@ -187,11 +187,7 @@ def num_images(message: Message) -> int:
 
 
 def check_conversation(messages: list[Message]) -> None:
-    """Check that the messages fit together by OpenAI's rules.
-
-    Raises:
-        PydanticCustomError: an assistant message says nothing, or tool calls and tool messages do not match.
-    """
+    """Refuse an empty assistant message, and tool calls and tool messages that do not match."""
     calls: set[str] = set()
     unanswered: set[str] = set()
     for index, message in enumerate(messages):

@@ -79,11 +79,7 @@ def _check_tag(tag: str) -> str:
 
 
 def check_tag_parts(tag: dict[str, Any]) -> None:
-    """Check that the schemas and patterns within a structural tag are within bounds.
-
-    Raises:
-        PydanticCustomError: they are not.
-    """
+    """Refuse a structural tag whose schemas or patterns are out of bounds."""
     pending: list[Any] = [tag]
     while pending:
         node = pending.pop()

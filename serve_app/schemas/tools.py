@@ -124,11 +124,7 @@ def check_parameters(parameters: JsonSchema | None, at: str, *, strict: bool = F
 
 
 def check_tool_choice(choice: ToolChoice | None, tools: list[FunctionTool | CustomTool] | None) -> None:
-    """Check that the choice is among the tools of the request.
-
-    Raises:
-        PydanticCustomError: there are no tools, or the chosen one is not among them.
-    """
+    """Refuse a choice that is not among the tools of the request."""
     if choice is None or choice in ("none", "auto"):
         return
     if not tools:

@@ -127,11 +127,7 @@ async def parse_body(raw: bytes, schema: type[Body]) -> Body:
 
 
 def validate_body(value: dict[str, Any], schema: type[Body]) -> Body:
-    """Validate a parsed JSON object against its schema.
-
-    Raises:
-        BadRequest: a field is missing, unknown, of a wrong type or out of range.
-    """
+    """Validate a parsed JSON object. Raises BadRequest if a field is missing, unknown, or not valid."""
     try:
         return schema.model_validate(value)
     except ValidationError as error:

@@ -1,7 +1,7 @@
-"""Translates pydantic's findings about a body into the one error for the client.
+"""Translates pydantic's findings about a body into one error for the client.
 
-The first finding counts. Its path is that in the body ("messages[0].content[1].text"): the names of union branches that
-pydantic adds are left out, by following the path through the body.
+The first finding counts. Its path is the one in the body ("messages[0].content[1].text"), without the names of union
+branches that pydantic adds.
 """
 
 import re
@@ -96,10 +96,7 @@ def translate_violation(error: ValidationError, body: dict[str, Any]) -> BadRequ
 
 
 def locate(body: Any, finding: ErrorDetails) -> tuple[str, Any]:
-    """Return the path of a finding in the body, and the value there.
-
-    For a missing field this is the path where it should be, and the object that lacks it.
-    """
+    """Return the path of a finding in the body, and the value there; for a missing field, the object that lacks it."""
     path, current = _walk(body, finding["loc"], finding["input"])
     return (_join(path, str(finding["loc"][-1])), current) if finding["type"] == "missing" else (path, current)
 
@@ -120,7 +117,7 @@ def _walk(body: Any, location: Location, found: Any = None, end: int | None = No
 
 
 def _is_tag(current: dict[str, Any], part: str, following: int | str | None) -> bool:
-    """Return whether a name is a union branch although the object has a field of that name."""
+    """Return whether a name is a union branch, although the object has a field of that name."""
     inner = current[part]
     return isinstance(following, str) and following in current and not (isinstance(inner, dict) and following in inner)
 
@@ -131,7 +128,7 @@ def _join(path: str, name: str) -> str:
 
 
 def _branch_of(location: Location, body: Any, start: int = 0) -> int | None:
-    """Return the index of the first union label from `start` on; a field of the client may look like one."""
+    """Return the index of the first union label from `start` on; a client's field may look like one."""
     for index, part in enumerate(location):
         if index >= start and isinstance(part, str) and part[:1] == "?":
             _, value = _walk(body, location, end=index)
@@ -257,11 +254,11 @@ def _not_supported(path: str, value: Any, supported: list[str]) -> BadRequest:
 
 
 def _translate_other(finding: ErrorDetails, body: Any) -> BadRequest:
-    """Translate a refusal by a validator of ours, and any other finding of pydantic."""
+    """Translate a refusal of our own validators, or any other finding."""
     path, _ = locate(body, finding)
     context = finding.get("ctx", {})
     if "sentence" not in context:
-        # Only the words of our own validators are passed on: others may quote the value.
+        # Only messages of our own validators are passed on: others may quote the value.
         why = f": {context['error']}" if finding["type"] == "value_error" else ""
         what = f"Invalid value for '{path}'" if path else "Invalid request"
         return BadRequest(f"{what}{why}.", param=path or None, code="invalid_value")

@@ -1,7 +1,4 @@
-"""Citations of the files that code has written in containers: where the text of a message links to them.
-
-`tool` adds the files of each call, and has each message cited.
-"""
+"""Citations of the files that code wrote in containers: where the text of a message links to them."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -17,14 +14,14 @@ _GOES_ON = re.compile(r"[\w/-]|\.\w")
 
 
 class WrittenFiles:
-    """The files that the code of one response has written, by path, and which of them no message has cited yet."""
+    """The files that the code of one response wrote, by path, and those that no message has cited yet."""
 
     def __init__(self) -> None:
         self._written: dict[str, tuple[str, ContainerFile]] = {}
         self._uncited: dict[str, None] = {}
 
     def add(self, container_id: str, files: Iterable[ContainerFile]) -> None:
-        """Take the files that a call has written."""
+        """Add the files that a call wrote."""
         for file in files:
             self._written[file.path] = (container_id, file)
             self._uncited[file.path] = None
@@ -35,20 +32,20 @@ class WrittenFiles:
         self._uncited.clear()
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `recall` needs in another process."""
+        """Return the state that `recall` restores in another process."""
         written = [(container_id, asdict(file)) for container_id, file in self._written.values()]
         return {"written": written, "uncited": list(self._uncited)}
 
     def recall(self, cites: dict[str, Any]) -> None:
-        """Take over the files of another process."""
+        """Restore the files of another process."""
         files = [(container_id, ContainerFile(**file)) for container_id, file in cites["written"]]
         self._written = {file.path: (container_id, file) for container_id, file in files}
         self._uncited = dict.fromkeys(cites["uncited"])
 
     def cite(self, text: str) -> list[Item]:
-        """Return citations of the files that a message links to, and, once, of others that have been written.
+        """Return citations of the files that a message links to, and, once, of others that were written.
 
-        Those stand at 0, as the text does not say where they belong.
+        The others are cited at 0, as the text has no place for them.
         """
         found = list(_links(text, self._written))
         linked = {path for path, _, _ in found}
@@ -59,7 +56,7 @@ class WrittenFiles:
 
 
 def _links(text: str, paths: Collection[str]) -> Iterator[tuple[str, int, int]]:
-    """Yield the places where a text names files of the work folder, the longest name that fits; reads it once."""
+    """Yield the places where a text names files of the work folder, the longest name that matches."""
     lengths = sorted({len(path) for path in paths}, reverse=True)
     for begun in _FOLDER.finditer(text):
         start = begun.end()

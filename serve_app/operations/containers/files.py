@@ -1,7 +1,6 @@
-"""The files in containers: those of the account that are copied in, and those that code has written.
+"""The files in containers: copies of the account's files, and those that code wrote.
 
-The routes of containers call it, and the tool of the code interpreter. Where a container has ended meanwhile, its end
-is noted and the client gets an error that says so.
+If a container has ended meanwhile, that is noted, and the client gets an error about it.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -37,7 +36,7 @@ def translated(container_id: str, file_id: str = "") -> Iterator[None]:
 
     Raises:
         NotFound: the container has ended, or has no such file.
-        BadRequest: what was asked of its files cannot be done.
+        BadRequest: its files do not allow the request.
         Unavailable: the code interpreter cannot answer.
     """
     try:
@@ -67,7 +66,7 @@ def no_file(file_id: str) -> NotFound:
 
 
 def too_many(most: int) -> QuotaExceeded:
-    """Return the error for an account that has `most` containers already."""
+    """Return the error for an account with too many containers."""
     return QuotaExceeded(
         f"You have {most} containers, as many as you may at once. Delete those that you no longer need.",
         code="too_many_containers",
@@ -90,12 +89,7 @@ class ContainerFiles:
         self._max_bytes = config.limits.file_bytes
 
     async def find_uploads(self, principal: Principal, file_ids: Sequence[str], param: str) -> list[StoredFile]:
-        """Return uploaded files of an account that are to be copied into a container.
-
-        Raises:
-            NotFound: it has no such file.
-            BadRequest: one does not fit.
-        """
+        """Return uploaded files of an account. Raises NotFound if one is missing, BadRequest if it does not fit."""
         found = []
         for index, file_id in enumerate(file_ids):
             try:
@@ -128,49 +122,33 @@ class ContainerFiles:
         return await copy.finish()
 
     async def add_missing(self, container: StoredContainer, uploads: Sequence[StoredFile]) -> None:
-        """Copy those files into a container of whose names there is none in it yet.
-
-        Raises:
-            ContainerError, ApiError: it has ended, or one does not fit.
-        """
+        """Copy the uploads whose names are not in a container yet. Raises ContainerError or ApiError if that fails."""
         there = {file.path for file in await self._hosts.list_files(place_of(container), container.container_id)}
         for upload in uploads:
             if self.begin(container, upload.filename).path not in there:
                 await self.copy(container, upload)
 
     async def list_files(self, container: StoredContainer) -> list[ContainerFile]:
-        """Return the files in a container, the oldest first.
-
-        Raises:
-            NotFound: the container has ended.
-        """
+        """Return the files in a container, the oldest first. Raises NotFound if the container has ended."""
         async with self._using(container):
             files = await self._hosts.list_files(place_of(container), container.container_id)
         return sorted(files, key=lambda file: (file.created_at, file.file_id))
 
     async def find(self, container: StoredContainer, file_id: str) -> ContainerFile:
-        """Return a file in a container.
-
-        Raises:
-            NotFound: there is no such file, or the container has ended.
-        """
+        """Return a file in a container. Raises NotFound if there is no such file, or the container has ended."""
         for file in await self.list_files(container):
             if file.file_id == file_id:
                 return file
         raise no_file(file_id)
 
     async def read(self, container: StoredContainer, file_id: str) -> AsyncIterator[bytes]:
-        """Yield a file's content.
-
-        Raises:
-            NotFound: there is no such file, or the container has ended.
-        """
+        """Yield a file's content. Raises NotFound if there is no such file, or the container has ended."""
         async with self._using(container, file_id):
             async for piece in self._hosts.read(place_of(container), container.container_id, file_id):
                 yield piece
 
     def begin(self, container: StoredContainer, filename: str) -> "FileCopy":
-        """Return what writes a file into a container."""
+        """Return a writer for a new file in a container."""
         name = filename.replace("\\", "/").rpartition("/")[2]
         path = name if is_safe_path(name) else f"file-{sha256(filename.encode('utf-8', 'replace')).hexdigest()[:16]}"
         return FileCopy(self, container, path, self._max_bytes)
@@ -189,17 +167,13 @@ class ContainerFiles:
             return await self._hosts.write(place, container.container_id, path, offset, piece, is_last=is_last)
 
     async def delete(self, container: StoredContainer, file_id: str) -> None:
-        """Delete a file in a container.
-
-        Raises:
-            NotFound: there is no such file, or the container has ended.
-        """
+        """Delete a file in a container. Raises NotFound if there is no such file, or the container has ended."""
         async with self._using(container, file_id):
             await self._hosts.remove(place_of(container), container.container_id, file_id)
 
     @asynccontextmanager
     async def _using(self, container: StoredContainer, file_id: str = "") -> AsyncIterator[None]:
-        """Context manager for a use of a container: notes the use, or its end, and translates errors."""
+        """Context manager for a use of a container: notes the use or the end of the container, translates errors."""
         container_id = container.container_id
         if not container.is_running:
             raise expired(container_id)
@@ -224,7 +198,7 @@ class FileCopy:
         self._offset = 0
 
     async def write(self, piece: bytes) -> None:
-        """Add to the file.
+        """Append to the file.
 
         Raises:
             NotFound: the container has ended.
@@ -238,12 +212,7 @@ class FileCopy:
             del self._unwritten[:_PIECE_BYTES]
 
     async def finish(self) -> ContainerFile:
-        """Write the end; return the file.
-
-        Raises:
-            NotFound: the container has ended.
-            BadRequest: it does not fit.
-        """
+        """Write the end; return the file. Raises as `write` does."""
         file = await self._flush(bytes(self._unwritten), is_last=True)
         assert file is not None
         return file
@@ -255,10 +224,10 @@ class FileCopy:
 
 
 def path_in(file: ContainerFile) -> str:
-    """Return where code in the container finds a file."""
+    """Return the path of a file inside its container."""
     return f"{WORK_FOLDER}/{file.path}"
 
 
 def place_of(container: StoredContainer) -> Place:
-    """Return where the replica that holds a container listens."""
+    """Return the address of the replica that holds a container."""
     return cast(Place, container.place)

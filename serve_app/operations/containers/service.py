@@ -1,7 +1,4 @@
-"""Containers as accounts have them: made and ended within the account's limits, found by their owner, used for code.
-
-The routes of containers call it, and the tool of the code interpreter; `files` has the files in them.
-"""
+"""The containers of accounts: created within the account's limits, found by their owner, used to run code."""
 
 import secrets
 from collections.abc import Sequence
@@ -38,7 +35,7 @@ def new_container_id() -> str:
 
 
 class Containers:
-    """The containers of all accounts, over the replicas that hold them."""
+    """The containers of all accounts."""
 
     def __init__(
         self, store: ContainerStore, hosts: RemoteHosts, uploads: FileStore, config: CodeInterpreterConfig
@@ -51,11 +48,11 @@ class Containers:
     async def create(
         self, principal: Principal, new: NewContainer, container_id: str | None = None, param: str | None = None
     ) -> StoredContainer:
-        """Make a container, with copies of files in it; errors name its options as fields of `param`.
+        """Create a container, with copies of files in it; errors name its options as fields of `param`.
 
         Raises:
-            BadRequest, NotFound: one of the options is not possible.
-            QuotaExceeded: the account has as many containers as it may.
+            BadRequest, NotFound: one of the options is not valid.
+            QuotaExceeded: the account has too many containers.
             Unavailable: no container is free.
         """
         self.check_memory(new.memory_limit, _within(param, "memory_limit"))
@@ -86,7 +83,7 @@ class Containers:
         return made
 
     async def _make_room(self, account: str) -> bool:
-        """End the automatic container of an account that was used longest ago, if that is some time; say if so."""
+        """End the account's automatic container that was idle longest, if it was for some time; return whether."""
         found, _ = await self.store.list_containers(account, ContainerPage(limit=1000, name=AUTO_NAME))
         idle_before = self.store.clock() - _SPARED_S - self.config.call_timeout_s
         idle = [one for one in found if one.is_running and one.last_active_at < idle_before]
@@ -99,20 +96,12 @@ class Containers:
         return True
 
     async def check_able(self) -> None:
-        """Check that the code interpreter can make containers.
-
-        Raises:
-            Unavailable: none can; says why.
-        """
+        """Raise Unavailable, with the reason, if the code interpreter can create no containers."""
         with translated(""):
             await self._hosts.check_able()
 
     def check_memory(self, memory_limit: str | None, param: str) -> None:
-        """Check that a container may have so much memory.
-
-        Raises:
-            BadRequest: it is more than the operator gives.
-        """
+        """Raise BadRequest if `memory_limit` is more than the operator allows."""
         ours = self.config.memory_limit
         if memory_limit is not None and MEMORY_BYTES[memory_limit] > MEMORY_BYTES[ours]:
             raise BadRequest(
@@ -122,22 +111,14 @@ class Containers:
             )
 
     async def find(self, account: str, container_id: str) -> StoredContainer:
-        """Return a container of an account, also one that has ended.
-
-        Raises:
-            NotFound: it has none with this id.
-        """
+        """Return a container of an account, even if it has ended. Raises NotFound if there is none with this id."""
         found = await self.store.find(account, container_id)
         if found is None:
             raise NotFound(f"Container with id '{shorten(container_id)}' not found.")
         return found
 
     async def look(self, account: str, container_id: str) -> StoredContainer:
-        """Return a container as it is now; counts as a use of it.
-
-        Raises:
-            NotFound: the account has none with this id.
-        """
+        """Return a container as it is now, which counts as a use. Raises NotFound as `find` does."""
         found = await self.find(account, container_id)
         if not found.is_running:
             return found
@@ -152,22 +133,14 @@ class Containers:
         return replace(found, last_active_at=self.store.clock())
 
     async def delete(self, account: str, container_id: str) -> None:
-        """End a container and forget it.
-
-        Raises:
-            NotFound: the account has none with this id.
-        """
+        """Delete a container. Raises NotFound if the account has none with this id."""
         found = await self.find(account, container_id)
         with suppress(ContainerError):
             await self._hosts.end(place_of(found), container_id)
         await self.store.delete(account, container_id)
 
     async def run(self, container: StoredContainer, code: str) -> CodeRun:
-        """Run code in a container.
-
-        Raises:
-            ContainerError: it has ended, or cannot be reached.
-        """
+        """Run code in a container. Raises ContainerError if it has ended, or cannot be reached."""
         try:
             result = await self._hosts.run(place_of(container), container.container_id, code)
         except ContainerGone:

@@ -1,7 +1,7 @@
-"""The code interpreter as a tool within a response: the model writes Python, a container runs it.
+"""The code interpreter as a tool of a response: the model writes Python, a container runs it.
 
-A call never fails the response: where its container has ended, the model reads that. Containers that are made
-for a key which stores nothing, or for a line of a batch, end with the response.
+A failed call does not fail the response: the model reads why. Containers that were created for a key that stores
+nothing, or for a line of a batch, end with the response.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ _GONE = "The container has expired, and everything in it is gone."
 
 
 class CodeInterpreter:
-    """The code interpreter of this deployment; keeps `responses.tools.BuiltIn`."""
+    """The code interpreter of this deployment, a `BuiltIn`."""
 
     type = TYPE
 
@@ -63,9 +63,9 @@ class CodeInterpreter:
         """Return the tool for one response.
 
         Raises:
-            NotFound: a file that is named is not there.
-            BadRequest: a file or the memory that is asked for does not fit.
-            Unavailable: no containers can be had.
+            NotFound: there is no such file.
+            BadRequest: a file or the requested memory is too large.
+            Unavailable: no containers can be created.
         """
         param = f"{context.param}.container"
         if not isinstance(tool.container, AutoContainer):
@@ -89,8 +89,8 @@ def create_built_in(config: CodeInterpreterConfig, resources: ToolResources) -> 
 class CodeInUse(WritingTool, CheckedTool, CitingTool):
     """The code interpreter within one response.
 
-    `auto` is None where the request names the container, `container_id`; else that is the one which the conversation
-    used last, if any, and where it is no more, one is made at the first call that needs it.
+    Without `auto`, `container_id` is the container that the request names. With it, it is the one that the conversation
+    used last, if any; if that has ended, the first call creates another.
     """
 
     def __init__(
@@ -110,15 +110,11 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         self._files = files
         self._has_files = False
         self._image_bytes_left = _MAX_SHOWN_IMAGE_BYTES
-        self._made: list[str] = []
+        self._created: list[str] = []
         self._written = WrittenFiles()
 
     async def check(self) -> None:
-        """Find the container, or that a new one is needed.
-
-        Raises:
-            NotFound: the one that the request names is not there, or not any more.
-        """
+        """Find the container, if one is to be used again. Raises NotFound if the one that the request names is gone."""
         if self._container_id is None:
             return
         find_container = self._find_named if self._auto is None else self._find_last
@@ -143,7 +139,7 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         return None
 
     def functions(self) -> list[Item]:
-        """Return the one function that the model is offered."""
+        """Return the function that the model may call."""
         packages = ", ".join(self._containers.config.packages) or "Only the standard library"
         names = ", ".join(file.filename for file in self._files)
         description = _DESCRIPTION.format(
@@ -165,7 +161,7 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         return {**head, "container_id": self._next_id, "code": "", "outputs": None}
 
     def write(self, item: Item) -> CodeInWriting:
-        """Return what shows the code of a call while the model writes it."""
+        """Return the call as it is shown while the model writes it."""
         return CodeInWriting(item)
 
     async def run(self, item: Item, name: str, arguments: str, send: SendEvent) -> ToolAnswer:
@@ -193,12 +189,12 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         return ToolAnswer(finished, _output_of(result, note), cites=self._written.to_json())
 
     def recall(self, cites: Any) -> None:
-        """Know the files that were written and not cited yet."""
+        """Restore the files that were written, and those not cited yet."""
         if cites is not None:
             self._written.recall(cites)
 
     async def _run(self, code: str) -> tuple[CodeRun, str]:
-        """Run code in the container, in a new one where that has expired and may be replaced; say if so."""
+        """Run code in the container, or in a new one if that has expired; return a note about that too."""
         note = ""
         if self._container is not None:
             try:
@@ -214,11 +210,11 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         new = NewContainer(memory_limit=self._auto.memory_limit, file_ids=[file.file_id for file in self._files])
         self._container = await self._create(new)
         self._has_files = True
-        self._made.append(self._container.container_id)
+        self._created.append(self._container.container_id)
         return await self._containers.run(self._container, code), note
 
     async def _create(self, new: NewContainer) -> StoredContainer:
-        """Make a container; a line of a batch waits until there is room, for as long as its call may take."""
+        """Create a container; a line of a batch waits until there is room."""
         while True:
             try:
                 return await self._containers.create(self._context.principal, new, self._next_id)
@@ -228,7 +224,7 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
             await asyncio.sleep(_ROOM_EVERY_S)
 
     def _outputs(self, result: CodeRun) -> list[Item]:
-        """Return what came of a call as clients see it; figures beyond a size, in all calls, are files only."""
+        """Return the outputs of a call for the client; figures beyond a total size are files only."""
         outputs: list[Item] = [{"type": "logs", "logs": result.logs}] if result.logs else []
         for _, image in result.images:
             if len(image) > self._image_bytes_left:
@@ -238,32 +234,32 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         return outputs
 
     def _forget(self) -> None:
-        """Forget the container: the next call makes a new one, where it may."""
+        """Forget the container: the next call creates another, where it may."""
         self._container, self._has_files = None, False
         self._written.clear()
         if self._auto is not None:
             self._next_id = new_container_id()
 
     def cite(self, text: str) -> list[Item]:
-        """Return citations of the files that code has written."""
+        """Return citations of the files that code wrote."""
         # Nothing can be fetched from a container that ends with the response.
         return self._written.cite(text) if self._outlives else []
 
     @property
     def _outlives(self) -> bool:
-        """Whether a container that is made for this response stays when it has ended."""
+        """Whether a container that this response creates stays after it."""
         return self._context.principal.retention != "strict" and not self._context.is_batch
 
     async def close(self) -> None:
-        """End the containers that were made for a key which may keep nothing, or for a line of a batch."""
+        """End the containers that must not stay."""
         if not self._outlives:
-            for container_id in self._made:
+            for container_id in self._created:
                 with suppress(NotFound):
                     await self._containers.delete(self._context.principal.account, container_id)
 
 
 def _code_of(arguments: str) -> str | None:
-    """Return the code that a model has written into its arguments, as it was shown; None if there is none."""
+    """Return the code in a call's arguments, as it was shown; None if there is none."""
     if not is_json_object(arguments):
         return None
     code = TextMember("code")
@@ -272,7 +268,7 @@ def _code_of(arguments: str) -> str | None:
 
 
 def _output_of(result: CodeRun, note: str) -> str:
-    """Return what came of a call as the model reads it."""
+    """Return the output of a call for the model."""
     lines = [note, result.logs.rstrip("\n")]
     if result.reason is not None:
         lines.append(f"[The code was stopped: {result.reason}]")

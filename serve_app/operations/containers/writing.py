@@ -1,6 +1,6 @@
-"""The code of a call while the model writes it, read piece by piece from the JSON text of its arguments.
+"""The code of a call while the model writes it, read piece by piece from the JSON of its arguments.
 
-Does not check that text: only its end shows whether it is a whole object, and `tool` checks that.
+Whether that is a valid object is known at its end only, where `tool` checks it.
 """
 
 import re
@@ -14,16 +14,16 @@ from serve_app.operations.responses.events.writer import Item
 EVENT: Final = "response.code_interpreter_call"
 _HIGH, _LOW = r"[dD][89abAB][0-9a-fA-F]{2}", r"[dD][c-fC-F][0-9a-fA-F]{2}"
 _WHOLE = re.compile(rf'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{{4}}|\\u{_HIGH}\\u{_LOW})*+')
-# The beginning of an escape sequence of which the rest may still come; a pair of surrogates is one character.
+# The beginning of an escape sequence whose rest may still come; a pair of surrogates is one character.
 _BEGUN = re.compile(rf"\\(?:u[0-9a-fA-F]{{0,3}}|u{_HIGH}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?)?")
 _INSIDE = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _BETWEEN = re.compile(r'[^"{}\[\],]++')
 
 
 class TextMember:
-    """Reads one member of a JSON object, a text, piece by piece: wherever the pieces are cut, the text is the same.
+    """Reads a string member of a JSON object from pieces, however these are cut.
 
-    The first member of the name that is a text counts. What is no JSON ends the text where that shows.
+    The first string member of that name counts. Invalid JSON ends the text.
     """
 
     def __init__(self, name: str) -> None:
@@ -51,7 +51,7 @@ class TextMember:
         return self._read_text(read, at) if self._is_begun and not self._has_ended else ""
 
     def _read_between(self, read: str, at: int) -> int:
-        """Read up to the next string, bracket or comma, that included; return where the rest begins."""
+        """Read up to and including the next string, bracket or comma; return where the rest begins."""
         between = _BETWEEN.match(read, at)
         at = between.end() if between is not None else at
         match read[at : at + 1]:
@@ -69,7 +69,7 @@ class TextMember:
         return at + 1
 
     def _read_string(self, read: str, at: int) -> int:
-        """Read a string that is not the text, maybe the name of a member; return where the rest begins."""
+        """Read another string, maybe the name of a member; return where the rest begins."""
         assert self._string is not None
         end = _INSIDE.match(read, at)
         assert end is not None

@@ -1,1 +1,1 @@
-"""The responses interface: chat with a stored conversation, its event stream, and tools that the service runs."""
+"""Responses: a chat with a stored conversation, a stream of events, and tools that the service runs."""

@@ -1,9 +1,8 @@
-"""The journal of a response: the answers of its engine and its tools, in order, so that another process can go on.
+"""The journal of a response: the answers of its engine and its tools, in order, so that another process can continue.
 
-A process with the journal and the events that were shown replays the response as far as it went, and goes on from
-there, amid a text, a thought or a call. The engine generates nothing twice. A call of a tool is in the journal before
-it is carried out, and is never repeated: the model reads that its outcome is not known. `run` reads and writes the
-journal; its owner stores what `take_written` returns.
+From the journal and the events that were shown, a process replays the response and continues it, even in the middle of
+a text or a call. The engine generates nothing twice. A tool call is in the journal before it is carried out, and is
+never repeated: the model reads that its outcome is unknown.
 """
 
 import asyncio
@@ -25,13 +24,12 @@ Entry = dict[str, Any]
 
 
 class Journal:
-    """Entries in order: those of the past are read first, then new ones are written.
+    """Entries in order: those of the past are read first, then new ones are written, if the journal `is_kept`.
 
-    One that is not stored takes no entries.
+    The owner of a kept journal stores the entries that `take_written` returns, then calls `note_kept`.
     """
 
     def __init__(self, past: Sequence[bytes] = (), *, is_kept: bool = False) -> None:
-        """Begin with the entries that are stored. Where `is_kept`, its owner stores entries, then calls `note_kept`."""
         self._past = deque(orjson.loads(entry) for entry in past)
         self._is_kept = is_kept
         self._written: list[bytes] = []
@@ -44,11 +42,7 @@ class Journal:
         return self._past.popleft() if self._past and self._past[0]["kind"] == kind else None
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Add an entry.
-
-        Raises:
-            JournalMismatch: the past holds something else here.
-        """
+        """Add an entry. Raises JournalMismatch if the past has another one here."""
         if self._past:
             raise JournalMismatch
         if not self._is_kept:
@@ -73,7 +67,7 @@ class Journal:
             await self._has_kept.wait()
 
     def calls(self) -> list[tuple[Item, str, str]]:
-        """Return the finished calls of tools in the past: the item, the function's name and the output of each."""
+        """Return item, function name and output of every finished call in the past."""
         calls: list[tuple[Item, str, str]] = []
         name = ""
         for entry in self._past:
@@ -90,14 +84,14 @@ class JournalMismatch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """For a full or dead engine: at most `max_tries`, waiting n x `wait_s` after the n-th."""
+    """For a full or dead engine: at most `max_tries`, with n x `wait_s` after the n-th."""
 
     max_tries: int = 6
     wait_s: float = 1.0
 
 
 class JournaledEngine:
-    """An engine whose answers are in a journal, and go on where one broke off. Keeps the contract of Engine."""
+    """An Engine whose answers are in a journal, and continue where one broke off."""
 
     def __init__(self, engine: Engine, journal: Journal, retries: RetryPolicy) -> None:
         self.card = engine.card
@@ -111,7 +105,7 @@ class JournaledEngine:
 
 
 class _JournaledStream:
-    """One answer: what the journal has of it, then the rest from the engine."""
+    """One answer: the part in the journal, then the rest from the engine."""
 
     def __init__(self, engine: Engine, journal: Journal, retries: RetryPolicy, request: EngineRequest) -> None:
         self.summary = Summary()
@@ -123,11 +117,7 @@ class _JournaledStream:
         self._pieces: AsyncGenerator[bytes] | None = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the answer; a full or dead engine is asked for the rest under the retry policy.
-
-        Raises:
-            EngineError: as the engine's own stream.
-        """
+        """Yield the pieces of the answer; a full or dead engine is asked again under the retry policy."""
         self._pieces = self._run()
         return self._pieces
 
@@ -156,7 +146,7 @@ class _JournaledStream:
             await asyncio.sleep(self._retries.wait_s * num_tries)
 
     async def _ask(self) -> AsyncGenerator[bytes]:
-        """Yield what the engine adds to the journal; its last piece comes once the usage is known."""
+        """Yield the engine's pieces and write them into the journal; the last one comes once the usage is known."""
         stream = self._engine.run(replace(self._request, written=bytes(self._written)))
         last: tuple[list[int], list[Any]] | None = None
         num_read = 0
@@ -164,7 +154,7 @@ class _JournaledStream:
             async for piece in stream:
                 notes, num_read = stream.summary.written[num_read:], len(stream.summary.written)
                 *earlier, ids = [step.token_ids for step in Written(unpack(notes)).steps] or [[]]
-                for before in earlier:  # They made no text.
+                for before in earlier:  # They have no text.
                     self._write(before, [])
                 events = orjson.loads(piece)
                 if any(event[0] == "finished" for event in events):
@@ -199,7 +189,7 @@ class _JournaledStream:
 
 
 class EmittedEvents:
-    """The events of a response that were shown already; a replay sends none of them a second time."""
+    """The events of a response that were shown already, which a replay leaves out."""
 
     def __init__(self, events: Sequence[bytes] = ()) -> None:
         self._types = deque(map(type_of, events))
@@ -217,11 +207,7 @@ class EmittedEvents:
         return RecordedItems(self._begun, self._sealed, seal)
 
     def leave_out(self, events: list[bytes]) -> list[bytes]:
-        """Return those of the next events that were not shown.
-
-        Raises:
-            JournalMismatch: other events were shown.
-        """
+        """Return the next events that were not shown. Raises JournalMismatch if other events were shown."""
         if not self._types:
             return events
         num_shown = min(len(events), len(self._types))

@@ -1,7 +1,6 @@
-"""The operation behind POST /v1/responses, at both doors.
+"""The operation behind POST /v1/responses.
 
-A request is prepared (`prompt`), run (`run`), written (`events`) and stored (`storage`); this is where the routes, the
-batches and `background` start each step.
+A request is prepared (`prompt`), run (`run`), written as `events` and stored (`storage`).
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +35,7 @@ from serve_app.schemas.responses.tools import FunctionTool
 
 
 class ResponseOperation:
-    """Creates responses over a chat operation."""
+    """Creates responses over a chat operation; a stream begins after `begins_s` at the latest."""
 
     name: Final = Operation.RESPONSES
     schema = ResponseRequest
@@ -44,7 +43,6 @@ class ResponseOperation:
     def __init__(
         self, chat: ChatOperation, preparation: Preparation, storage: Storage, begins_s: float = USUAL.response_begins_s
     ) -> None:
-        """Create it; a streamed response begins after `begins_s` at the latest."""
         self.storage = storage
         self._begins_s = begins_s
         self.queries = PromptQueries(chat, preparation, storage)
@@ -53,11 +51,7 @@ class ResponseOperation:
         self._bounds = ToolBounds()
 
     def cost(self, body: ResponseRequest, principal: Principal) -> Cost:
-        """Return what a body may take by its own input alone, without the conversation, which is not read yet.
-
-        Raises:
-            ApiError: this key may not use the model, or the body asks for a background response.
-        """
+        """Return what the body's own input may take, without the conversation. Raises ApiError as `run` does."""
         card = self._engine_without_waiting(body, principal).card
         prompt_tokens = _estimate(body)
         most = max(1, card.max_model_len - prompt_tokens)
@@ -68,11 +62,11 @@ class ResponseOperation:
     ) -> Outcome:
         """Return the answer to a body; the conversation that it continues is read when the answer is first iterated.
 
-        Where another try of the same request has stored its response, that is the answer. Iterating the answer may
-        raise ApiError as `begin` does.
+        If another try of the request has stored its response, that is the answer. Iterating raises ApiError as
+        `Preparation.begin` does.
 
         Raises:
-            ApiError: this key may not use the model, or the body asks for a background response.
+            ApiError: the key may not use the model, or the body asks for a background response.
         """
         self._engine_without_waiting(body, principal)
 
@@ -97,25 +91,21 @@ class ResponseOperation:
         return engine
 
     def first_chat(self, turn: Turn) -> GenerationChat:
-        """Return the chat of the first generation.
-
-        Raises:
-            BadRequest: the model cannot do what the request asks.
-        """
+        """Return the chat of the first generation. Raises BadRequest if the model does not support the request."""
         return create_chat_request(turn, turn.messages, turn.tools.offered)
 
     def cost_of_turn(self, turn: Turn, chat: GenerationChat) -> Cost:
-        """Return what a response may take, the conversation that it continues included."""
+        """Return what a response may take, including the conversation that it continues."""
         return cost_of(chat.body, turn.engine.card)
 
     def start(self, turn: Turn, chat: GenerationChat | None = None) -> ResponseRun:
-        """Return the run of a response, not begun yet; `chat` is that of its first generation, if it exists already."""
+        """Return the run of a response, not begun yet; `chat` is that of its first generation, if there is one."""
         return ResponseRun(turn, self._chat, self._bounds, self.storage.clock, chat)
 
     def start_journaled(
         self, turn: Turn, journal: Journal, retries: RetryPolicy, emitted: EmittedEvents | None = None
     ) -> ResponseRun:
-        """Return a run that another process can continue; it goes on after the events that were `emitted`."""
+        """Return a run that another process can continue; it continues after the `emitted` events."""
         turn = replace(turn, engine=JournaledEngine(turn.engine, journal, retries))
         return ResponseRun(turn, self._chat, self._bounds, self.storage.clock, journal=journal, emitted=emitted)
 
@@ -134,10 +124,10 @@ class ResponseOperation:
         )
 
     async def read_items(self, items: Sequence[Item], principal: Principal, param: str) -> list[Item]:
-        """Return items that a client adds to a conversation as they are stored; `param` names them in errors.
+        """Return new items of a conversation in stored form; `param` names them in errors.
 
         Raises:
-            ApiError: one refers to what is not there, or was not sealed here for this account.
+            ApiError: an item refers to a missing one, or was not sealed here for this account.
         """
         return without_opened_text(await self.preparation.reader.resolve(principal, items_of(items), param))
 

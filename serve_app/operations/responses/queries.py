@@ -1,6 +1,6 @@
-"""The operations behind POST /v1/responses/input_tokens and /v1/responses/compact: one generation over a prompt each.
+"""The operations behind POST /v1/responses/input_tokens and /v1/responses/compact: one generation each.
 
-The routes reserve the cost of a query, then run it. Nothing is streamed, stored or called.
+Nothing is streamed or stored, and no tool is called.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ _SUMMARY_TOKENS = 1024
 
 
 class PromptQuery:
-    """One generation that a client does not see as it comes. `text` holds its text once `run` has returned."""
+    """One generation that is not streamed. `text` is set once `run` has returned."""
 
     def __init__(self, request: PromptedRequest | None, stream: EngineStream, cost: Cost) -> None:
         self._request = request
@@ -40,11 +40,7 @@ class PromptQuery:
         self.text = ""
 
     async def run(self) -> Item:
-        """Run the generation; return its usage on the wire.
-
-        Raises:
-            ApiError: the model refused or failed.
-        """
+        """Run the generation; return its usage on the wire. Raises ApiError if the model refused or failed."""
         try:
             async for piece in self.stream:
                 events = parse_events(piece) if piece else []
@@ -73,12 +69,12 @@ class PromptQueries:
     async def count_tokens(
         self, body: InputTokensRequest, raw: bytes, principal: Principal, *, request_id: str
     ) -> PromptQuery:
-        """Return the query whose usage tells how many tokens a prompt takes: the engine reads it and writes one token.
+        """Return the query whose usage has the tokens of a prompt: the engine reads it and generates one token.
 
-        The tokenizer and the chat template are the engine's, so this is exact.
+        The engine's tokenizer and chat template make this exact.
 
         Raises:
-            ApiError: the model, the key or what the request refers to does not allow it.
+            ApiError: as `Preparation.begin` does.
         """
         engine = self._preparation.engine(body.model, principal)
         prompt = await self._preparation.reader.read(body, raw, principal)
@@ -94,11 +90,7 @@ class PromptQueries:
     async def summarize(
         self, body: CompactRequest, raw: bytes, principal: Principal, *, request_id: str
     ) -> tuple[PromptQuery, list[Item]]:
-        """Return the query for a summary of a conversation, and the conversation's items.
-
-        Raises:
-            ApiError: the model, the key or what the request refers to does not allow it.
-        """
+        """Return the query for a summary of a conversation, and its items. Raises as `count_tokens` does."""
         engine = self._preparation.engine(body.model, principal)
         prompt = await self._preparation.reader.read(body, raw, principal)
         messages: list[Message] = [*prompt.messages(body.instructions), {"role": "user", "content": _SUMMARIZE}]

@@ -1,7 +1,7 @@
-"""A response's stream once more, from what is stored of it.
+"""Rebuilds streams of stored responses.
 
-`replay` makes the whole stream of a finished one, for a client who reads it later. `reopen` brings an unfinished one
-back to the state in which its stored events left it, for `background` to end it.
+`replay` returns the whole stream of a finished response. `reopen` restores the state of an unfinished one from its
+events, so that it can be ended.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +31,7 @@ _FINISHED_AS = {"max_output_tokens": "length", "content_filter": "content_filter
 
 
 def replay(turn: StoredTurn) -> list[bytes]:
-    """Return the events of a response that ran in the foreground, as they were streamed or would have been."""
+    """Return the events of a foreground response, as they were streamed or would have been."""
     final = turn.response
     items = RecordedItems(
         [item for item in final["output"] if item["type"] in _READERS],
@@ -44,14 +44,14 @@ def replay(turn: StoredTurn) -> list[bytes]:
     events = state.begin()
     for item, cuts in zip(final["output"], turn.cuts, strict=True):
         if _is_silence(item, cuts):
-            continue  # The end makes it.
+            continue  # `_end` adds it.
         events += _replay_tool(state, item, cuts) if item["type"] not in _READERS else _replay_item(state, item, cuts)
     state.usage = usage_from_wire(final["usage"])
     return events + _end(state, final)
 
 
 def reopen(response: Item, events: Sequence[bytes]) -> ResponseState:
-    """Return the state of a response that began with these events, complete enough to end it."""
+    """Return the state of a response after these events, complete enough to end it."""
     state = ResponseState(response, EmittedEvents(events).items())
     state.begin(queued=bool(response["background"]))
     for event in map(orjson.loads, events):
@@ -61,7 +61,7 @@ def reopen(response: Item, events: Sequence[bytes]) -> ResponseState:
 
 
 _WRITTEN = {kind: item.written for kind, item in BUILT_IN_ITEMS.items() if item.written is not None}
-"""What events show of calls while the model writes them, and the field that has the whole of it."""
+"""By type, the event of calls that are shown while the model writes them, and their field."""
 
 
 def _reopen_tool(state: ResponseState, event: Item) -> None:
@@ -128,14 +128,12 @@ def _replay_tool(state: ResponseState, item: Item, cuts: list[Any]) -> list[byte
 
 
 def _read_reasoning(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
-    """Yield the engine's events of a reasoning item, in the pieces in which they came."""
     (part,), ((lengths, *_),) = item["content"], cuts
     for text in _cut(part["text"], lengths):
         yield [ReasoningDelta("reasoning", 0, text)]
 
 
 def _read_message(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
-    """Yield the engine's events of a message, in the pieces in which they came."""
     (part,), ((lengths, *rest),) = item["content"], cuts
     counts = rest[0] if rest else [0] * len(lengths)
     tokens = _cut(part["logprobs"], counts)
@@ -145,7 +143,6 @@ def _read_message(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
 
 
 def _read_call(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
-    """Yield the engine's events of a call, in the pieces in which they came."""
     yield [ToolCallStart("tool_call", 0, 0, item["call_id"], item["name"])]
     for text in _cut(item["arguments"], cuts):
         yield [ToolArgumentsDelta("tool_arguments", 0, 0, text)]
@@ -163,12 +160,11 @@ _READERS = {"message": _read_message, "reasoning": _read_reasoning, "function_ca
 
 
 def _texts_of(items: Sequence[Item]) -> list[Item]:
-    """Return the parts of text that a model has written, in order."""
     return [part for item in items if item["type"] == "message" for part in item["content"]]
 
 
 def _is_silence(item: Item, cuts: list[Any]) -> bool:
-    """Whether an item is the message without text that ends a generation of nothing."""
+    """Whether an item is the empty message of a generation without output."""
     return item["type"] == "message" and cuts == [[[]]]
 
 

@@ -1,4 +1,4 @@
-"""The stores of the responses interface, in one value, and the lifetimes of what they hold."""
+"""The stores of responses and conversations, the lifetimes of objects, and the stored form of items."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +33,7 @@ class Storage:
     clock: Callable[[], float] = time.time
 
     def expires_at(self, principal: Principal) -> float | None:
-        """Return when an object stored now for this key is deleted, None if nothing may be stored."""
+        """Return when an object that this key stores now is deleted, None if the key stores nothing."""
         match principal.retention:
             case "strict":
                 return None
@@ -44,7 +44,7 @@ class Storage:
 
 
 def storage_in(database: Database, files: FileStore, item_quota: ItemQuota | None = None, region: str = "") -> Storage:
-    """Return the stores in a database, with the files beside it, as a region has them."""
+    """Return the stores of a region in a database."""
     vault = files.vault
     return Storage(
         ResponseStore(database, vault),
@@ -88,7 +88,7 @@ _PART_FIELDS = {
 
 
 def items_of(given: str | Iterable[Item] | None, make_id: Callable[[str], str] = new_id) -> list[Item]:
-    """Return a validated `input` as items to store; references stay as they are."""
+    """Return a validated `input` as items to store, each with an id, a status and parts; references stay."""
     if given is None:
         return []
     if isinstance(given, str):
@@ -97,7 +97,7 @@ def items_of(given: str | Iterable[Item] | None, make_id: Callable[[str], str] =
 
 
 def without_opened_text(items: Sequence[Item]) -> list[Item]:
-    """Return items as they are stored: without the text of compactions, which is opened only for the model."""
+    """Return items in stored form: without the text of compactions, which is opened only for the model."""
     return [
         {name: value for name, value in item.items() if name != "text"} if item["type"] == "compaction" else item
         for item in items

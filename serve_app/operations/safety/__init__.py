@@ -1,1 +1,1 @@
-"""Safety policies: what breaks one, and how a stream is held back while it is checked."""
+"""Safety policies and moderations."""

@@ -1,6 +1,6 @@
-"""Moderations: which of OpenAI's categories of harm texts belong to, by patterns, by a guard model, or by both.
+"""Moderations: OpenAI's categories of harm in texts, found by patterns, by a guard model, or by both.
 
-Patterns run in linear time (RE2). The categories have no scores of their own: one that a text belongs to has 1.
+Patterns run in linear time (RE2). The score of a category is 0 or 1.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _GUARD_PROMPT = (
 _GUARD_TOKENS = 64
 _NUM_AT_ONCE = 8
 _SHORT_CHARS = 4096
-"""Up to here a text is searched in the event loop: a thread would take longer."""
+"""Shorter texts are searched in the event loop: a thread would take longer."""
 
 
 class ModerationConfig(Section):
@@ -78,7 +78,7 @@ class ModerationConfig(Section):
 
 
 class Moderator:
-    """Judges texts as a configuration says."""
+    """Judges texts by a configuration."""
 
     def __init__(self, config: ModerationConfig, directory: ModelDirectory) -> None:
         self.config = config
@@ -92,7 +92,7 @@ class Moderator:
             self._guard = GuardModel(config.guard_model, config.guard_prompt, _GUARD_TOKENS, directory)
 
     def guard_tokens(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Return about how many tokens the guard model reads, and the most that it writes; none without one."""
+        """Return about how many tokens the guard model reads, and its max tokens; 0 without a guard model."""
         if self._guard is None:
             return 0, 0
         parts = [part for text in texts for part in self._parts(text)]
@@ -100,11 +100,11 @@ class Moderator:
         return questions + estimate_tokens(parts), len(parts) * _GUARD_TOKENS
 
     async def judge(self, text: str, request: EngineRequest, usage: Usage) -> dict[str, Any]:
-        """Return the verdict on a text as it is on the wire; count the tokens of the guard model in `usage`.
+        """Return the verdict on a text for the client; add the guard model's tokens to `usage`.
 
         Raises:
             EngineError: the guard model could not be asked.
-            Unavailable: it was asked, and its answer is no verdict.
+            Unavailable: its answer is no verdict.
         """
         found = self._search(text) if len(text) <= _SHORT_CHARS else await asyncio.to_thread(self._search, text)
         is_flagged = bool(found)
@@ -146,7 +146,7 @@ class Moderator:
 
 
 class ModerationStream:
-    """The verdicts on the texts of a request, in one piece. Keeps the contract of EngineStream."""
+    """The verdicts on the texts of a request, in one piece. An EngineStream."""
 
     def __init__(self, moderator: Moderator, texts: Sequence[str], request: EngineRequest) -> None:
         self.summary = Summary()
@@ -156,12 +156,7 @@ class ModerationStream:
         self._pieces: AsyncGenerator[bytes] | None = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the answer.
-
-        Raises:
-            EngineError: the guard model could not be asked.
-            Unavailable: its answer is no verdict.
-        """
+        """Yield the answer. Raises EngineError or Unavailable as `Moderator.judge` does."""
         self._pieces = self._run()
         return self._pieces
 

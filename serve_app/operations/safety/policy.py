@@ -1,7 +1,4 @@
-"""Safety policies: forbidden prompts and answers of a model, found by patterns or by a guard model.
-
-Patterns run in linear time (RE2). `stream` holds answers back and ends them.
-"""
+"""Safety policies: forbidden prompts and answers of a model, found by patterns (RE2) or by a guard model."""
 
 import secrets
 from collections.abc import Mapping
@@ -20,7 +17,7 @@ from serve_app.errors.capacity import Unavailable
 
 
 class GuardModel:
-    """A model of the service's own that answers one question about texts; `{text}` in `prompt` is the text."""
+    """A model of the service that answers a question about texts; `{text}` in `prompt` is the text."""
 
     def __init__(self, model: str, prompt: str, max_tokens: int, directory: ModelDirectory) -> None:
         self._model = model
@@ -29,10 +26,10 @@ class GuardModel:
         self._directory = directory
 
     async def ask(self, text: str, request: EngineRequest) -> tuple[str, Usage]:
-        """Return what the model says of a text and the tokens that it took; `request` lends its salt and priority.
+        """Return the model's answer about a text, and its usage; salt and priority are those of `request`.
 
         Raises:
-            EngineError: it could not be asked.
+            EngineError: the model could not be asked.
         """
         engine = self._directory.find(self._model)
         if engine is None:
@@ -118,11 +115,7 @@ class SafetyConfig(Section):
 
 
 def compile_patterns(patterns: list[str]) -> Any:
-    """Return one matcher for several patterns.
-
-    Raises:
-        ValueError: one of them is not RE2 syntax.
-    """
+    """Return one matcher for several patterns. Raises ValueError if one of them is not valid RE2 syntax."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MAX_PATTERN_MEMORY_BYTES
@@ -142,19 +135,14 @@ def find(matcher: Any, text: str) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class SafetyPolicy:
-    """One model's policy, ready to be applied; `matcher` is None where no patterns are configured."""
+    """One model's policy, ready to be applied; `matcher` is None without patterns."""
 
     config: SafetyConfig
     matcher: Any
     guard: "Guard | None"
 
     async def prompt_breaks(self, text: str, request: EngineRequest) -> bool:
-        """Return whether a prompt's text breaks the policy.
-
-        Raises:
-            EngineDied: the guard model could not be asked.
-            Unavailable: it was asked, and its answer is no verdict.
-        """
+        """Return whether a prompt breaks the policy. Raises EngineDied or Unavailable as `Guard.objects` does."""
         if not self.config.checks_prompt:
             return False
         if self.matcher is not None and find(self.matcher, text) is not None:
@@ -163,7 +151,7 @@ class SafetyPolicy:
 
 
 class Guard:
-    """A model that is asked about texts."""
+    """The guard model of a safety policy."""
 
     def __init__(self, config: SafetyConfig, model: str, directory: ModelDirectory) -> None:
         self._model = GuardModel(model, config.guard_prompt, _VERDICT_TOKENS, directory)
@@ -172,11 +160,11 @@ class Guard:
         self._safe = compile_patterns([config.guard_safe])
 
     async def objects(self, text: str, request: EngineRequest) -> bool:
-        """Return whether the guard model finds that a text breaks the policy; of a long one it sees the last part.
+        """Return whether the guard model finds that a text breaks the policy; of a long text it sees the end.
 
         Raises:
-            EngineDied: it could not be asked; unchecked text must not go out.
-            Unavailable: it was asked, and its answer is no verdict.
+            EngineDied: the model could not be asked; unchecked text must not go out.
+            Unavailable: its answer is no verdict.
         """
         try:
             said, _ = await self._model.ask(text[-self._max_chars :], request)
@@ -195,7 +183,7 @@ class Guard:
 
 
 def create_policies(configs: Mapping[str, SafetyConfig], directory: ModelDirectory) -> dict[str, SafetyPolicy]:
-    """Return the policies of those models that have one, by model id, their adapters among them."""
+    """Return the policies by model id, also for the adapters of the models."""
     policies = {}
     for model_id, config in configs.items():
         guard = None if config.guard_model is None else Guard(config, config.guard_model, directory)

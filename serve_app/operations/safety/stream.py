@@ -1,6 +1,6 @@
-"""An engine's answer under a safety policy: held back until it has been checked, ended where it breaks the policy.
+"""An engine's answer under a safety policy: held back until it is checked, ended where it breaks the policy.
 
-Works on events and renders them itself, so that only checked text becomes bytes.
+It works on events and renders them itself, so that only checked text is sent.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ _FILTERED: Literal["content_filter"] = "content_filter"
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A request under a policy: the prompt's text, the parser of its pieces, and the renderer of its answer."""
+    """A request under a policy, with the parser of its pieces and the renderer of its answer."""
 
     request: EngineRequest
     prompt_text: str
@@ -35,7 +35,7 @@ class Watched:
 
 
 class SafeStream:
-    """The answer of `engine`, up to where it breaks the policy. Keeps the contract of EngineStream."""
+    """The answer of an engine, up to where it breaks the policy. An EngineStream."""
 
     def __init__(self, engine: Engine, policy: SafetyPolicy, watched: Watched) -> None:
         self.summary = Summary()
@@ -47,12 +47,7 @@ class SafeStream:
         self._pieces: AsyncGenerator[bytes] | None = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the answer's pieces once they are checked.
-
-        Raises:
-            EngineError: as the engine's own stream; EngineDied also when the guard model cannot be asked.
-            Unavailable: the guard model's answer is no verdict.
-        """
+        """Yield the pieces once they are checked; the guard model may raise EngineDied or Unavailable."""
         self._pieces = self._run()
         return self._pieces
 
@@ -114,10 +109,10 @@ class SafeStream:
 
 
 class HeldChoice:
-    """One choice's events on their way out, in order, each held until the text that it brings has been checked.
+    """The events of one choice, in order, each held until its text has been checked.
 
-    All kinds of text count as one, with a line break where the kind changes. Positions are in characters from the
-    choice's beginning.
+    All kinds of text are checked as one, with a line break where the kind changes. Positions count the characters of
+    the choice.
     """
 
     def __init__(self, index: int, policy: SafetyPolicy) -> None:
@@ -137,7 +132,7 @@ class HeldChoice:
         self._lane: tuple[str, int] | None = None
 
     def add(self, event: Event) -> None:
-        """Take an event in."""
+        """Add an event."""
         text = _text_of(event)
         if text:
             lane = (event.kind, getattr(event, "call", -1))
@@ -154,7 +149,7 @@ class HeldChoice:
         self._end += len(text)
 
     def question(self) -> str | None:
-        """Return the text that the guard model has to see now, None when it can wait; at the end it cannot."""
+        """Return the text that the guard model must check now, None while it can wait."""
         unseen = self._end - self._guarded_until
         if not self._guard_every or not unseen or (unseen < self._guard_every and not self._is_complete):
             return None
@@ -170,7 +165,7 @@ class HeldChoice:
         self._broken_at = position if self._broken_at is None else min(position, self._broken_at)
 
     def release(self) -> list[Event]:
-        """Return the events that may go out now; after a breach, those before it and the end."""
+        """Return the events that may be sent now; after a breach, those before it and the end."""
         free_until = self._scan() if self._matcher is not None else self._end
         if self._guard_every:
             free_until = min(free_until, self._guarded_until)
@@ -202,7 +197,7 @@ class HeldChoice:
         return cut
 
     def _scan(self) -> int:
-        """Return the position up to which no pattern matches, whatever text follows."""
+        """Return the position before which no pattern matches, whatever text follows."""
         base = self._end - len(self._tail)
         match = find(self._matcher, self._tail)
         if match is None:

@@ -1,7 +1,4 @@
-"""Vectors of texts, from the service's own embedding models by the operation behind /v1/embeddings.
-
-`indexing` asks for those of passages, `search` for those of queries.
-"""
+"""The vectors of passages and queries, from the service's embedding models."""
 
 import asyncio
 import base64
@@ -27,11 +24,11 @@ MODEL_AWAY = "The embedding model of this vector store cannot be asked right now
 _MAX_CALL_TOKENS = 250_000
 _MAX_TRIES = 60
 _SHARE_OF_CONTEXT = 0.4
-"""How much of a model's context a passage fills: the longer the text, the less of it a vector captures."""
+"""The part of a model's context that a passage fills: a vector captures less of a longer text."""
 
 
 class Embedder:
-    """The embedding models of this service. A key that may search files needs no scope for them."""
+    """The embedding models of this service. A key that may search files needs no scope for the models."""
 
     def __init__(
         self, directory: ModelDirectory, salt: CacheSalt, inputs_per_call: int = 256, retry_s: float = 1.0
@@ -42,22 +39,14 @@ class Embedder:
         self._retry_s = retry_s
 
     def passage_tokens(self, model: str) -> int:
-        """Return how many tokens the passages of a model should have, as `chunks` counts them.
-
-        Raises:
-            Unavailable: there is no such model any more.
-        """
+        """Return the size of a model's passages in tokens. Raises Unavailable if the model is gone."""
         engine = self._directory.find(model)
         if engine is None:
             raise Unavailable(MODEL_AWAY)
         return max(16, int(_SHARE_OF_CONTEXT * engine.card.max_model_len))
 
     def tokens_of(self, model: str, chunk: Chunk) -> int:
-        """Return about how many tokens a model reads of a chunk.
-
-        Raises:
-            Unavailable: there is no such model any more.
-        """
+        """Return about how many tokens a model reads of a chunk. Raises Unavailable if the model is gone."""
         engine = self._directory.find(model)
         if engine is None:
             raise Unavailable(MODEL_AWAY)
@@ -75,12 +64,12 @@ class Embedder:
         priority: int = 0,
         retries: bool = False,
     ) -> tuple[Vectors, int]:
-        """Return a vector for each text, as rows, and the tokens that were read.
+        """Return the vectors of texts, as rows, and the number of their tokens.
 
-        A call of the model carries so many texts and tokens at most. With `retries` it waits while the model is busy.
+        A call of the model has bounds on texts and tokens. With `retries` it waits while the model is busy.
 
         Raises:
-            ApiError: the model is gone, busy, or failed.
+            ApiError: the model is gone or busy, or it failed.
         """
         vectors: list[Vectors] = []
         num_tokens = 0
@@ -100,7 +89,7 @@ class Embedder:
             if len(calls[-1]) >= self._inputs_per_call or (calls[-1] and num_tokens + tokens > _MAX_CALL_TOKENS):
                 calls.append([])
                 num_tokens = 0
-            # What is only white space has no meaning, and an empty text is refused.
+            # White space has no meaning, and an empty text is refused.
             calls[-1].append(text if text.strip() else ".")
             num_tokens += tokens
         return calls

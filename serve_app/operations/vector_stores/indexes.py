@@ -48,7 +48,7 @@ class IndexWriter:
         name = parts[0].claimed.file.indexed_in if parts[0].first else indexes.near_name
         rows = await asyncio.to_thread(_rows_of, claim, parts, vectors)
         await indexes.named(name).add(store.store_id, rows)
-        # What a key that is bound to regions stores is in one of them alone.
+        # Files of a key that is bound to regions are in one of them only.
         lacking = indexes.beside(name) if claim.principal.regions is None else None
         whole = {part.claimed.file.file_id: _stored_bytes(part, vectors) for part in parts if part.is_last}
         is_mine = not whole or await self._work.complete(claim.run_id, store.store_id, whole, lacking)
@@ -57,11 +57,13 @@ class IndexWriter:
             if not part.is_last:
                 is_mine &= await self._work.note_part(claim.run_id, store.store_id, file_id, part.last, name)
         if not is_mine and not await self._work.has_store(store.store_id):
-            for index in indexes.all:  # It was deleted meanwhile, with its index; that is there again now.
+            for (
+                index
+            ) in indexes.all:  # Store and index were deleted meanwhile, and the write has created the index again.
                 await index.drop(store.store_id)
 
     async def tidy(self, tidying: Tidying) -> None:
-        """Bring a store's index in line with what the database says counts."""
+        """Make a store's index consistent with the database."""
         store_id = tidying.store_id
         with suppress(IndexUnavailable):  # Then its lease lapses, and it is tried again.
             if tidying.is_gone:
@@ -70,7 +72,9 @@ class IndexWriter:
                 await self._work.end_tidying(tidying, None)
             elif tidying.is_dirty:
                 for index in self._indexes.all:
-                    written = await index.written(store_id)  # Before what counts: a run is noted before it writes.
+                    written = await index.written(
+                        store_id
+                    )  # Read before the live files: a run is noted before it writes.
                     dead = written - set(await self._work.live_files(store_id))
                     await index.tidy(store_id, dead, prune=False)
                 await self._copy(store_id)
@@ -102,11 +106,11 @@ def _rows_of(claim: Claim, parts: Sequence[Part], vectors: Vectors) -> list[Chun
 
 
 def _stored_bytes(part: Part, vectors: Vectors) -> int:
-    """Return how much of a store a file takes: its text and its vectors."""
+    """Return the size of a file in a store: its text and its vectors."""
     vector_bytes = int(np.dtype(np.float32).itemsize * vectors.shape[1])
     return sum(len(chunk.text.encode()) + len(chunk.starts) * vector_bytes for chunk in part.chunks)
 
 
 def chunk_label(number: int) -> bytes:
-    """Return what the text of a chunk is sealed as."""
+    """Return the label under which the text of a chunk is sealed."""
     return b"chunk %d" % number

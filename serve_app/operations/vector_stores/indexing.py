@@ -1,9 +1,8 @@
-"""Indexes files that are put into vector stores, behind requests; has their indexes tidied by `tidying`.
+"""Indexes files that are put into vector stores, after requests, and has the indexes tidied.
 
-Work stands in the database and is claimed under a lease, by account in turn: any replica may do it. A turn indexes
-small files together, or a part of a large one, whose tokens are reserved first. Between two parts another account may
-have its turn, and whoever goes on sees whether the file is still wanted. `wiring` makes one indexer for each ingress
-replica.
+Any replica claims work from the database under a lease, account by account in turn. A turn indexes small files
+together, or a part of a large one; their tokens are reserved first. Between two parts another account may have its
+turn, and the next replica checks whether the file is still wanted.
 """
 
 import asyncio
@@ -34,9 +33,9 @@ from serve_app.telemetry.trace import Observer, RequestTrace
 
 ROUTE = "/v1/vector_stores (indexing)"
 PRIORITY = 10
-"""Interactive requests go before: as for batches, a larger number waits."""
+"""Lower than that of interactive requests, as for batches."""
 TURN_TOKENS = 8_000
-"""About how many tokens an account may have embedded before it is another's turn."""
+"""About how many tokens of an account are embedded in one turn."""
 
 _MAX_TURNS = 4
 _TOO_LITTLE = "A chunk of the file has more tokens than its key may use in a minute. Choose smaller chunks."
@@ -44,9 +43,9 @@ _TOO_LITTLE = "A chunk of the file has more tokens than its key may use in a min
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How often each thing happens, in seconds, and how many files are claimed at once.
+    """Intervals in seconds, and how many files are claimed at once.
 
-    `look_s` is how often a replica looks for work of other replicas. For `lease_s` a turn begins to read files.
+    Every `look_s` a replica looks for work of others. For `lease_s` a turn begins to read files.
     """
 
     lease_s: float = 30.0
@@ -55,7 +54,7 @@ class Timing:
 
 
 class Indexer:
-    """The indexing that runs in this process: four turns at once, half of them at most of one account."""
+    """The indexing of this process: four turns at once, at most half of them for one account."""
 
     def __init__(
         self,
@@ -92,7 +91,7 @@ class Indexer:
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """Stop; another replica goes on with what is under way."""
+        """Stop; another replica continues the current work."""
         tasks = list(self._turns) + ([] if self._watching is None else [self._watching])
         for task in tasks:
             task.cancel()
@@ -113,7 +112,7 @@ class Indexer:
             try:
                 while (work := await self._next()) is not None:
                     self._begin(work)
-            except Exception as error:  # The database may be away; its leases lapse, and it is looked at again.
+            except Exception as error:  # The database may be away: leases lapse, and the next look tries again.
                 log_bug("indexing", error)
             await wait_at_most(self._has_news, self._timing.look_s)
 
@@ -129,9 +128,9 @@ class Indexer:
             log_bug("indexing", error)
 
     async def _next(self) -> Coroutine[Any, Any, None] | None:
-        """Claim the work whose turn it is; None if there is none, or no place for it.
+        """Claim the next work; None if there is none, or no place for it.
 
-        Indexing comes before tidying that can wait, so that a store which is being filled is not tidied all the time.
+        Indexing comes before tidying that can wait, so that a store which grows is not tidied all the time.
         """
         room = _MAX_TURNS - self._held.total()
         if room == 0:
@@ -148,7 +147,7 @@ class Indexer:
         return None if tidying is None else self._hold(tidying.account, self._indexes.tidy(tidying))
 
     def _hold(self, account: str, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
-        """Give work a place, which it leaves when it ends."""
+        """Take a place for work, which is freed when it ends."""
         self._held[account] += 1
 
         async def leave_after() -> None:
@@ -182,8 +181,8 @@ class Indexer:
                 await self._work.renew(run_id, self._timing.lease_s)
 
     async def _parts_of(self, claim: Claim) -> list[Part]:
-        """Return what this turn indexes: files as far as they fit, and at least a chunk."""
-        room = min(TURN_TOKENS, claim.principal.tokens_per_minute // 4)  # Larger parts leave more of a minute unused.
+        """Return the parts for this turn: as many files as fit, and at least one chunk."""
+        room = min(TURN_TOKENS, claim.principal.tokens_per_minute // 4)  # Larger parts waste more of a minute.
         until = time.monotonic() + self._timing.lease_s
         parts: list[Part] = []
         for claimed in claim.files:
@@ -197,7 +196,7 @@ class Indexer:
             except ApiError as error:
                 await self._fail(claim, [claimed], "server_error", error.message)
                 continue
-            if not sizes:  # Its first part is of a version that cut it otherwise.
+            if not sizes:  # Another version has cut its first part differently.
                 await self._work.restart(claim.run_id)
                 break
             if parts and sum(sizes) > room:
@@ -211,7 +210,7 @@ class Indexer:
         return parts
 
     def _sizes(self, claim: Claim, chunks: Sequence[Chunk], first: int, room: int) -> list[int]:
-        """Return the tokens of each chunk from `first` on that there is room for, and of the first in any case."""
+        """Return the tokens of the chunks from `first` on that fit, at least of one."""
         sizes: list[int] = []
         for chunk in chunks[first:]:
             size = self._embedder.tokens_of(claim.store.embedding_model, chunk)
@@ -222,7 +221,7 @@ class Indexer:
         return sizes
 
     async def _index(self, claim: Claim, parts: Sequence[Part]) -> None:
-        """Index parts of files together, so that many small ones take few calls of the model."""
+        """Index parts of files together: many small ones take few calls of the model."""
         store, principal = claim.store, claim.principal
         reserved = sum(part.num_uncounted for part in parts)
         granted = await self._gatekeeper.reserve(principal, reserved)
@@ -279,7 +278,7 @@ class Indexer:
 
 
 async def _finish(work: Coroutine[Any, Any, None]) -> None:
-    """Do work to its end, also where this is cancelled meanwhile; its error comes first."""
+    """Finish work even if this is cancelled meanwhile; an error of the work comes first."""
     task = asyncio.create_task(work)
     try:
         await asyncio.shield(task)

@@ -1,7 +1,6 @@
 """The search over vector stores: by meaning and by words, fused into one ranking.
 
-Only files that are in a store now are found, whatever the index still holds. Texts are opened for the results only.
-The route of a search calls it, and the tool.
+Only files that are in a store now are found, even if the index has others. Texts are opened for the results only.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ Candidate = tuple[str, ChunkKey]
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """The options of a search; `filters` is a condition on files as clients write it."""
+    """The options of a search; `filters` is a condition on files as in requests."""
 
     max_num_results: int = 10
     filters: Mapping[str, Any] | None = None
@@ -42,7 +41,7 @@ class SearchOptions:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk that was found; `score` is above 0 and 1 at most, 1 being best."""
+    """A chunk that was found; `score` is above 0 and at most 1, the best."""
 
     file: StoredStoreFile
     number: int
@@ -60,14 +59,14 @@ class Found:
 
 @dataclass(slots=True)
 class _Rankings:
-    """The candidates of both halves of a search for one query, in all stores, each with its rank."""
+    """The candidates of both halves of a search for one query, with their scores."""
 
     near: dict[Candidate, float] = field(default_factory=dict)
     matching: dict[Candidate, float] = field(default_factory=dict)
 
 
 class _Searchable(NamedTuple):
-    """What there is to find in a store at one revision: files by id, and nothing of the runs that are unfinished."""
+    """What can be found in a store at one revision: files by id, without the unfinished runs."""
 
     revision: int
     files: dict[str, StoredStoreFile]
@@ -84,11 +83,11 @@ class FileSearch:
         self._files: OrderedDict[str, _Searchable] = OrderedDict()
 
     async def find_stores(self, account: str, store_ids: Sequence[str], param: str | None = None) -> list[StoredStore]:
-        """Return stores that can be searched; `param` is where the request names them.
+        """Return stores to be searched; `param` names them in errors.
 
         Raises:
-            NotFound: the account does not have one.
-            BadRequest: one has expired.
+            NotFound: the account has no such store.
+            BadRequest: a store has expired.
         """
         found = await self.service.stores.find_all(account, store_ids)
         for index, store_id in enumerate(store_ids):
@@ -108,11 +107,7 @@ class FileSearch:
         *,
         request_id: str,
     ) -> Found:
-        """Return what stores hold on some queries, together.
-
-        Raises:
-            Unavailable: the index or the embedding model is away.
-        """
+        """Search stores with several queries. Raises Unavailable if the index or the embedding model is away."""
         rankings = [_Rankings() for _ in queries]
         searched = {store.store_id: await self._searched(store, options.filters) for store in stores}
         files = {store_id: one.files for store_id, one in searched.items()}
@@ -160,7 +155,7 @@ class FileSearch:
         return [file.key.open(text, chunk_label(number)).decode() for number, text in enumerate(sealed)]
 
     async def _searched(self, store: StoredStore, filters: Mapping[str, Any] | None) -> _Searchable:
-        """Return what a search with these filters looks at in a store."""
+        """Return the files of a store that pass the filters."""
         kept = self._files.get(store.store_id)
         if kept is None or kept.revision != store.revision:
             files = {file.file_id: file for file in await self.service.files.searchable(store)}
@@ -171,7 +166,7 @@ class FileSearch:
             self._files.popitem(last=False)
         now = self.service.stores.clock()
         wanted = {file_id: file for file_id, file in kept.files.items() if file.expires_at > now}
-        if filters is not None:  # Many filters over many files take longer than other requests should wait.
+        if filters is not None:  # In a thread: many filters over many files would delay other requests.
             wanted = await asyncio.to_thread(_meeting, wanted, condition_of(filters))
         return kept._replace(files=wanted)
 
@@ -211,7 +206,6 @@ class FileSearch:
         files: Mapping[str, Mapping[str, StoredStoreFile]],
         ranked: Sequence[tuple[Candidate, float]],
     ) -> list[Hit]:
-        """Return results with their texts."""
         texts: dict[Candidate, bytes] = {}
         for store in stores:
             of_store = files[store.store_id]
@@ -253,9 +247,9 @@ def _weights(ranking: RankingOptions) -> tuple[float, float]:
 
 
 def _rank(rankings: Sequence[_Rankings], options: SearchOptions) -> list[tuple[Candidate, float]]:
-    """Return the candidates, the best first, each with its score for the query that it suits best.
+    """Return the candidates with their score for the query that they match best, best first.
 
-    Of those that are as good, the one that suits all queries best comes first.
+    Of equal ones, the one that matches all queries best comes first.
     """
     weight_near, weight_matching = _weights(options.ranking)
     best: dict[Candidate, float] = {}
@@ -276,9 +270,9 @@ def _rank(rankings: Sequence[_Rankings], options: SearchOptions) -> list[tuple[C
 def _without_neighbours(
     ranked: Sequence[tuple[Candidate, float]], files: Mapping[str, Mapping[str, StoredStoreFile]], most: int
 ) -> list[tuple[Candidate, float]]:
-    """Return the best results, the best first, and neighbours of better ones only where there are not enough others.
+    """Return the best results, with neighbours of better ones only if there are not enough others.
 
-    Chunks that overlap repeat much of their neighbours.
+    Overlapping chunks repeat much of their neighbours.
     """
     chosen: dict[Candidate, float] = {}
     others: dict[Candidate, float] = {}

@@ -1,7 +1,4 @@
-"""Vector stores as accounts have them: made, changed, filled and emptied. Files are indexed behind requests.
-
-The routes of vector stores call it.
-"""
+"""The vector stores of accounts: created, updated, filled and emptied. Files are indexed after requests."""
 
 import secrets
 from collections.abc import Iterator, Sequence
@@ -45,7 +42,7 @@ def translated(store_id: str, other_id: str = "", most: int = 0, param: str | No
     Raises:
         NotFound: there is no such store, file or batch.
         BadRequest: the store has expired.
-        QuotaExceeded: there would be too many files in it.
+        QuotaExceeded: the store would have too many files.
     """
     try:
         yield
@@ -79,7 +76,7 @@ def expired(store_id: str, param: str | None = None) -> BadRequest:
 
 
 def too_many_stores(most: int) -> QuotaExceeded:
-    """Return the error for an account that has `most` vector stores already."""
+    """Return the error for an account with too many vector stores."""
     return QuotaExceeded(
         f"You have {most} vector stores, as many as you may. Delete those that you no longer need.",
         code="too_many_vector_stores",
@@ -90,7 +87,7 @@ WHAT = "vector stores, which keep what is put into them"
 
 
 class VectorStoreService:
-    """The vector stores of all accounts. Methods that name one raise NotFound where the account does not have it.
+    """The vector stores of all accounts. Methods raise NotFound if the account has no such store.
 
     `wake` makes the indexer look for work; the indexer sets it.
     """
@@ -105,13 +102,12 @@ class VectorStoreService:
     async def create(
         self, principal: Principal, body: StoreCreateRequest, max_objects: int | None = None
     ) -> StoredStore:
-        """Make a store, and put files into it.
+        """Create a store, and put files into it.
 
         Raises:
-            RetentionForbids: the key may keep nothing.
-            NotFound: a file that is named is not there.
-            QuotaExceeded: the account has as many stores as it may.
-            TooManyObjects: it has as many objects as it may.
+            RetentionForbids: the key stores nothing.
+            NotFound: there is no such file.
+            QuotaExceeded, TooManyObjects: the account has too many stores or objects.
         """
         if principal.retention == "strict":
             raise RetentionForbids(WHAT)
@@ -138,16 +134,12 @@ class VectorStoreService:
         return await self.find(principal.account, new.store_id)
 
     async def find(self, account: str, store_id: str) -> StoredStore:
-        """Return a store, also one that has expired."""
+        """Return a store, even if it has expired."""
         with translated(store_id):
             return await self.stores.find(account, store_id)
 
     async def update(self, account: str, store_id: str, body: StoreUpdateRequest) -> StoredStore:
-        """Change what the body names; return the store.
-
-        Raises:
-            BadRequest: the store has expired.
-        """
+        """Change the fields that the body sets; return the store. Raises BadRequest if the store has expired."""
         change = StoreChange(
             name=body.name,
             metadata=body.metadata or {} if "metadata" in body.model_fields_set else None,
@@ -158,7 +150,7 @@ class VectorStoreService:
             return await self.stores.update(account, store_id, change)
 
     async def delete(self, account: str, store_id: str) -> None:
-        """Destroy a store and all that it holds; the files themselves stay."""
+        """Delete a store and its content; the files themselves stay."""
         with translated(store_id):
             await self.stores.delete(account, store_id)
         self.wake()
@@ -166,13 +158,13 @@ class VectorStoreService:
     async def attach(
         self, principal: Principal, store_id: str, wanted: Sequence[StoreFileRequest], param: str, batch: bool = False
     ) -> str:
-        """Put files into a store; return the id of the batch that they are, "" where they are none.
+        """Put files into a store; return the id of their batch, "" without one.
 
-        `param` is where the request names each, with "{index}" for its number.
+        `param` names each file in errors, with "{index}" for its number.
 
         Raises:
-            RetentionForbids: the key may keep nothing.
-            NotFound: a file that is named is not there.
+            RetentionForbids: the key stores nothing.
+            NotFound: there is no such file.
             BadRequest, QuotaExceeded: the store has expired, or is full.
         """
         if principal.retention == "strict":
@@ -213,7 +205,7 @@ class VectorStoreService:
     async def set_attributes(
         self, account: str, store_id: str, file_id: str, attributes: Attributes | None
     ) -> StoredStoreFile:
-        """Give a file in a store other attributes; return it."""
+        """Replace the attributes of a file in a store; return it."""
         with translated(store_id, file_id):
             return await self.files.set_attributes(account, store_id, file_id, attributes or {})
 
@@ -229,7 +221,7 @@ class VectorStoreService:
             return await self.files.find_batch(account, store_id, batch_id)
 
     async def cancel_batch(self, account: str, store_id: str, batch_id: str) -> StoredStoreBatch:
-        """Stop indexing the files of a batch that are not indexed yet; return the batch."""
+        """Cancel the files of a batch that are not indexed yet; return the batch."""
         with translated(store_id, batch_id):
             return await self.files.cancel_batch(account, store_id, batch_id)
 

@@ -1,7 +1,4 @@
-"""The texts of files that are indexed: read from the uploads, cut into chunks, and kept until their file is finished.
-
-`indexing` asks for them at each turn of an account. A text that is not kept any more is read again.
-"""
+"""The texts of files: read from the uploads, cut into chunks, and cached until the file is indexed."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -25,7 +22,7 @@ _KEPT_CHARS = 64 * _MIB
 
 
 class Unreadable(Exception):
-    """The text of a file cannot be had: `code` and `message` are its last error."""
+    """The text of a file cannot be read; `code` and `message` are its `last_error`."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -34,7 +31,7 @@ class Unreadable(Exception):
 
 
 class Texts:
-    """The texts that this process has read. They take 64 million characters at most, or are of one file."""
+    """The cached texts of this process: 64 million characters at most, or one file."""
 
     def __init__(self, uploads: FileStore, embedder: Embedder, config: FileSearchConfig) -> None:
         self._uploads = uploads
@@ -44,11 +41,7 @@ class Texts:
         self._kept: OrderedDict[tuple[str, str, float], Sequence[Chunk]] = OrderedDict()
 
     async def read(self, store: StoredStore, file: StoredStoreFile) -> Sequence[Chunk]:
-        """Return the chunks of a file in a store.
-
-        Raises:
-            Unreadable: it is gone, cannot be read, or holds no text.
-        """
+        """Return the chunks of a file in a store. Raises Unreadable if it is gone, cannot be read, or has no text."""
         chunks = self._kept.pop(_name(file), None)
         if chunks is None:
             chunks = await self._read_anew(store, file)
@@ -58,7 +51,7 @@ class Texts:
         return chunks
 
     def forget(self, file: StoredStoreFile) -> None:
-        """Forget the text of a file that is finished."""
+        """Remove the text of a file from the cache."""
         self._kept.pop(_name(file), None)
 
     async def _read_anew(self, store: StoredStore, file: StoredStoreFile) -> Sequence[Chunk]:
@@ -89,7 +82,7 @@ class Texts:
 
 
 def _name(file: StoredStoreFile) -> tuple[str, str, float]:
-    """Return what tells a file in a store from others, and from the same put there again with other chunks."""
+    """Return the key of a file in the cache: the same file may be put into a store again with other chunks."""
     return file.store_id, file.file_id, file.created_at
 
 

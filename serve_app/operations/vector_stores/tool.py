@@ -1,7 +1,7 @@
-"""The search over files as a tool within a response.
+"""The file search as a tool of a response.
 
 The model writes queries, reads passages with markers, and cites a passage by its marker; a message gets a citation for
-each marker that a search of this conversation has given out.
+each marker of a search in this response.
 """
 
 import re
@@ -56,7 +56,7 @@ _MORE = "[There are more results, which do not fit.]"
 
 
 class FileSearchBuiltIn:
-    """The search over files of this deployment; keeps `responses.tools.BuiltIn`."""
+    """The file search of this deployment, a `BuiltIn`."""
 
     type = TYPE
 
@@ -69,7 +69,7 @@ class FileSearchBuiltIn:
 
 
 def create_built_in(config: FileSearchConfig, resources: ToolResources) -> FileSearchBuiltIn:
-    """Return the search over files of a configuration."""
+    """Return the file search of a configuration."""
     files = resources.files
     stores = VectorStores(resources.database, files.vault, files.clock)
     embedder = Embedder(resources.directory, resources.salt, config.inputs_per_call)
@@ -78,14 +78,14 @@ def create_built_in(config: FileSearchConfig, resources: ToolResources) -> FileS
 
 
 def indexes_in(place: ResolvedObjectStore) -> IndexPair:
-    """Return the indexes of an object store, and of the other of two between which the service copies."""
+    """Return the indexes of an object store, and of the second store if the service copies between them."""
     if place.other is None or place.copies == "provider":
         return IndexPair(SearchIndex(place))
     return IndexPair(SearchIndex(place), SearchIndex(place.other), place.name, place.other.name)
 
 
 class FileSearchInUse(CheckedTool, CitingTool):
-    """The search over files within one response."""
+    """The file search in one response."""
 
     def __init__(self, search: FileSearch, context: ToolContext, tool: FileSearchTool) -> None:
         self._search = search
@@ -97,24 +97,19 @@ class FileSearchInUse(CheckedTool, CitingTool):
             filters=tool.filters.model_dump() if tool.filters is not None else None,
             ranking=tool.ranking_options or RankingOptions(),
         )
-        # Markers of earlier calls stay in the conversation, and must not be taken for those of this response.
+        # The conversation has markers of earlier calls, which must differ from those of this response.
         self._num_calls = len(context.calls("file_search_call"))
-        self._markers: dict[tuple[int, int], tuple[str, str]] = {}  # Ids and names of files.
+        self._markers: dict[tuple[int, int], tuple[str, str]] = {}  # File ids and names.
 
     async def check(self) -> None:
-        """Check that the vector stores exist.
-
-        Raises:
-            NotFound: one is not.
-            BadRequest: one has expired.
-        """
+        """Raise NotFound or BadRequest unless the vector stores exist and have not expired."""
         context = self._context
         self._stores = await self._search.find_stores(
             context.principal.account, self._store_ids, f"{context.param}.vector_store_ids"
         )
 
     def functions(self) -> list[Item]:
-        """Return the one function that the model is offered."""
+        """Return the function that the model may call."""
         query = {"type": "string", "description": "What to look for.", "maxLength": _OFFERED_QUERY_CHARS}
         queries = {"type": "array", "items": query, "minItems": 1, "maxItems": _OFFERED_QUERIES}
         parameters = {
@@ -131,14 +126,14 @@ class FileSearchInUse(CheckedTool, CitingTool):
         return {**head, "queries": [], "results": None}
 
     async def run(self, item: Item, name: str, arguments: str, send: SendEvent) -> ToolAnswer:
-        """Carry a search out."""
+        """Carry out a search."""
         self._num_calls += 1
         call = self._num_calls
         queries = _queries_of(arguments)
         send(f"{_EVENT}.in_progress")
         if not queries:
             return ToolAnswer({**item, "status": "failed"}, _NO_QUERY)
-        item["queries"] = queries  # A call that is stopped shows them too.
+        item["queries"] = queries  # A stopped call shows them too.
         send(f"{_EVENT}.searching")
         try:
             found = await self._search.search(
@@ -150,21 +145,23 @@ class FileSearchInUse(CheckedTool, CitingTool):
         finished = {**item, "status": "completed"}
         if RESULTS in self._context.include:
             finished["results"] = [_result_of(hit) for hit in found.hits]
-        output = self._told(call, found.hits)
+        output = self._output_of(call, found.hits)
         return ToolAnswer(finished, output, Usage(prompt_tokens=found.num_tokens), list(self._markers.items()))
 
     def recall(self, cites: Any) -> None:
-        """Know the places that markers stand for."""
+        """Restore the files of markers."""
         for (call, number), (file_id, filename) in cites or ():
             self._markers[call, number] = (file_id, filename)
 
-    def _told(self, call: int, hits: Sequence[Hit]) -> str:
-        """Return results as the model reads them: within half of its context, but always one."""
+    def _output_of(self, call: int, hits: Sequence[Hit]) -> str:
+        """Return the results for the model: within half of its context, but at least one."""
         lines: list[str] = []
         left = self._context.max_model_len // 2
         for number, hit in enumerate(hits, 1):
             head = f"【{call}.{number}】 {hit.file.filename}"
-            left -= estimate_tokens([head, hit.text])  # In one, the marker would have English count as another script.
+            left -= estimate_tokens(
+                [head, hit.text]
+            )  # Together, the marker would make English count as another script.
             if lines and left < 0:
                 lines.append(_MORE)
                 break
@@ -173,7 +170,7 @@ class FileSearchInUse(CheckedTool, CitingTool):
         return "\n\n".join(lines) or _NOTHING
 
     def cite(self, text: str) -> list[Item]:
-        """Return the citations of a message: a file for each marker in it, at the place of the marker."""
+        """Return the citations of a message: a file for each marker, at its position."""
         found = ((match.start(), (int(match[1]), int(match[2]))) for match in _MARKER.finditer(text))
         return [
             {
@@ -188,7 +185,7 @@ class FileSearchInUse(CheckedTool, CitingTool):
 
 
 def _queries_of(arguments: str) -> list[str]:
-    """Return the queries that a model has written into its arguments; it may have written one only, or no JSON."""
+    """Return the queries in a call's arguments, which may be a single one or not JSON."""
     try:
         parsed: Any = orjson.loads(arguments)
     except orjson.JSONDecodeError:

@@ -1,1 +1,1 @@
-"""The web search as a tool within responses: searching, opening pages, finding in them, citing them."""
+"""The web search as a tool of responses: searches, opens pages, finds text in them, and cites them."""

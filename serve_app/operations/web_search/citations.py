@@ -1,4 +1,4 @@
-"""The texts and pages of a conversation, and the places where a message cites a page."""
+"""The texts and pages of a conversation, and a message's citations of pages."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ _TRAILING = ".,;:!?*_"
 
 
 def same(url: str) -> str:
-    """Return what two addresses of one page share: all but the fragment, a closing slash, and the host's case."""
+    """Return a URL in a form that is the same for one page: without fragment and final slash, host in lower case."""
     url = url.partition("#")[0]
     try:
         parts = urlsplit(url)
@@ -25,9 +25,9 @@ def same(url: str) -> str:
 
 
 def cite(text: str, titles: Mapping[str, str]) -> list[Item]:
-    """Return a citation for each place where a text names a page of `titles`, as a Markdown link or bare.
+    """Return a citation for each Markdown link or bare URL of a page in `titles`.
 
-    A place is the range of characters that the link takes, its label and brackets included.
+    Its range of characters is the whole link, with label and brackets.
     """
     cited = []
     for found in _LINK.finditer(text):
@@ -44,7 +44,7 @@ def cite(text: str, titles: Mapping[str, str]) -> list[Item]:
 
 
 def texts_of(items: Iterable[Item]) -> Iterator[str]:
-    """Yield the texts of a conversation that come from people and the client's functions, not from the model."""
+    """Yield the texts of a conversation that people and the client's functions wrote, not the model."""
     for item in items:
         if item.get("role") == "assistant":
             continue
@@ -57,7 +57,7 @@ def texts_of(items: Iterable[Item]) -> Iterator[str]:
 
 
 def titles_of(items: Iterable[Item]) -> dict[str, str]:
-    """Return the pages that a conversation has found, opened or cited before, with their titles."""
+    """Return the titles of the pages that a conversation has found, opened or cited."""
     titles: dict[str, str] = {}
     for item in items:
         if item["type"] == "web_search_call":

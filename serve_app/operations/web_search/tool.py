@@ -1,7 +1,7 @@
-"""The web search as a tool within a response: the model searches, opens pages, and finds text in them.
+"""The web search as a tool of a response: the model searches, opens pages, and finds text in them.
 
-Text from the web is marked as such for the model, between lines that no page can know. The model opens only addresses
-that the conversation has named, so that a page cannot make it send data away in an address.
+Text from the web is marked for the model, between lines that no page can know. The model opens only URLs that the
+conversation has named, so that a page cannot make it leak data in a URL.
 """
 
 import re
@@ -37,7 +37,7 @@ _AROUND_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How much the model gets to read: of a search, of each result, of a page."""
+    """How much the model reads of a search, of each result, and of a page."""
 
     num_results: int
     result_chars: int
@@ -76,7 +76,7 @@ _NOTHING_FOUND = "Nothing was found. Try other words."
 
 
 class WebSearch:
-    """The web search of this deployment; keeps `responses.tools.BuiltIn`."""
+    """The web search of this deployment, a `BuiltIn`."""
 
     type = TYPE
 
@@ -98,7 +98,7 @@ def create_built_in(config: WebSearchConfig, resources: ToolResources) -> WebSea
 
 
 class SearchInUse(CitingTool):
-    """The web search within one response."""
+    """The web search in one response."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class SearchInUse(CitingTool):
         self._pages: dict[str, PageText] = {}
 
     def functions(self) -> list[Item]:
-        """Return the functions that the model is offered; without access to the web, only the search's index is."""
+        """Return the functions that the model may call; without access to the web, only the search."""
         where, domains = _place_of(self._location), ""
         if self._domains:
             domains = f" Only pages of these domains are found: {', '.join(self._domains)}."
@@ -168,7 +168,7 @@ class SearchInUse(CitingTool):
         return ToolAnswer({**item, "status": "completed"}, output, cites=self._titles)
 
     def recall(self, cites: Any) -> None:
-        """Know the titles of pages."""
+        """Restore the titles of pages."""
         self._titles.update(cites or {})
 
     async def _search(self, query: str, action: Item) -> str:
@@ -186,11 +186,7 @@ class SearchInUse(CitingTool):
         return _marked("\n\n".join(entries))
 
     async def _page(self, url: str) -> PageText:
-        """Return a page, fetched once within a response.
-
-        Raises:
-            PageUnreadable, OutboundError: it may not be opened, or could not be.
-        """
+        """Return a page, fetched once per response. Raises PageUnreadable or OutboundError if that fails."""
         known = self._pages.get(same(url))
         if known is not None:
             return known
@@ -205,9 +201,9 @@ class SearchInUse(CitingTool):
         return page
 
     def _is_named(self, url: str) -> bool:
-        """Return whether an address has come up: in a search, on a page that was opened, or in the conversation.
+        """Return whether a URL has appeared in a search, on an opened page, or in the conversation.
 
-        A part of such an address carries nothing new, so it counts too.
+        A prefix of such a URL leaks nothing, so it counts too.
         """
         if same(url) in self._titles:
             return True
@@ -230,7 +226,7 @@ class SearchInUse(CitingTool):
         return cite(text, self._titles)
 
     async def close(self) -> None:
-        """Forget the pages."""
+        """Drop the pages."""
         self._pages.clear()
 
 
@@ -245,7 +241,7 @@ def _function(name: str, description: str, **parameters: str) -> Item:
 
 
 def _arguments_of(arguments: str) -> dict[str, str]:
-    """Return what a model has written into its arguments, as far as it is text."""
+    """Return the texts in a call's arguments."""
     try:
         fields: Any = orjson.loads(arguments)
     except orjson.JSONDecodeError:
@@ -267,7 +263,7 @@ def _place_of(location: Location | None) -> str:
 
 
 def _found(page: PageText, pattern: str) -> str:
-    """Return the places of a page where a text stands, without regard to case or to how white space is written."""
+    """Return the places of a text in a page, whatever its case and white space."""
     words = pattern[:_MAX_PATTERN_CHARS].split()
     places = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
     spans = [found.span() for found in places.finditer(page.text)] if words else []
@@ -282,6 +278,6 @@ def _found(page: PageText, pattern: str) -> str:
 
 
 def _marked(text: str) -> str:
-    """Wrap text from the web in random markers and a notice that it is untrusted."""
+    """Wrap text from the web in random markers, with a notice that it is untrusted."""
     mark = secrets.token_hex(8)
     return f"{_UNTRUSTED.format(mark=mark)}BEGIN {mark}\n{text}\nEND {mark}"

@@ -164,11 +164,7 @@ ToolChoice = (
 
 
 def check_tool_choice(choice: ToolChoice | None, tools: list[Tool] | None) -> None:
-    """Check that the choice is among the tools of the request.
-
-    Raises:
-        PydanticCustomError: there are no tools, or a chosen one is not among them.
-    """
+    """Refuse a choice that is not among the tools of the request."""
     if choice is None or choice in ("none", "auto"):
         return
     if not tools:
@@ -207,11 +203,7 @@ def _check_named(one: _Named, at: str, tools: list[Tool]) -> None:
 
 
 def check_tools(tools: list[Tool] | None) -> None:
-    """Check that the tools fit together.
-
-    Raises:
-        PydanticCustomError: two remote servers have one label, or there are too many of them.
-    """
+    """Refuse two remote servers with one label, or too many of them."""
     labels: set[str] = set()
     for index, tool in enumerate(tools or ()):
         if isinstance(tool, McpTool):

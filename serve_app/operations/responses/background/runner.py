@@ -1,7 +1,4 @@
-"""Starts background responses, takes over those of replicas that have died, and shows their events to clients.
-
-The routes of responses call it; an ingress replica has one.
-"""
+"""Starts background responses, takes over those of replicas that died, and shows their events to clients."""
 
 import asyncio
 import time
@@ -38,7 +35,7 @@ _MAX_EPOCHS = 5
 
 
 class BackgroundRunner:
-    """The background responses that run in this process, and those of others that it may take over."""
+    """The background responses of this process, and those of others that it takes over."""
 
     def __init__(
         self,
@@ -59,10 +56,10 @@ class BackgroundRunner:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, turn: Turn, raw: bytes, settle: Callable[[Usage | None], None], trace: RequestTrace) -> Item:
-        """Store a response that begins, and run it; return the object.
+        """Store a new response, and run it; return the object.
 
-        `settle` gets its usage when it ends. The request's trace goes on: it is recorded when the response ends. A
-        response that is stored already belongs to whoever stored it: the front has repeated the request.
+        When it ends, `settle` gets its usage, and the request's trace is logged. A response that is stored already is
+        not run: the front has repeated its request.
         """
         assert turn.expires_at is not None
         journal = Journal(is_kept=True)
@@ -95,7 +92,7 @@ class BackgroundRunner:
         return begun
 
     def watch(self) -> None:
-        """Look for responses whose runner is gone, from now on."""
+        """Start to look for responses whose runner is gone."""
         self._begin(self._watch())
 
     async def _watch(self) -> None:
@@ -108,7 +105,7 @@ class BackgroundRunner:
                 log_bug("background", error)
 
     async def _take_over(self, claimed: ClaimedResponse) -> None:
-        """Go on with a response whose runner is gone, or end it where that is not possible."""
+        """Continue a response whose runner is gone, or end it if that is not possible."""
         principal = principal_of(claimed.job["principal"])
         request = ResponseRequest.model_validate(claimed.job["body"])
         request_id = f"{claimed.job['request']}-e{claimed.epoch}"
@@ -117,7 +114,7 @@ class BackgroundRunner:
         try:
             if claimed.job.get("runs_here_only"):
                 raise ApiError(NOT_TAKEN_OVER)
-            is_lost = emitted.has_items and not claimed.journal  # It was begun by a version that kept none.
+            is_lost = emitted.has_items and not claimed.journal  # A version without journals began it.
             if claimed.is_cancelled or is_lost or claimed.epoch > _MAX_EPOCHS:
                 raise ApiError(INTERRUPTED)
             turn = await self._operation.preparation.resume(
@@ -130,7 +127,7 @@ class BackgroundRunner:
         token_weight: float = claimed.job.get("token_weight", 1.0)
 
         def settle(usage: Usage | None) -> None:
-            if usage is not None:  # Nothing is reserved: that was lost with the process which began it.
+            if usage is not None:  # The reservation was lost with the first process.
                 used = weighted(usage.total_tokens, token_weight)
                 self._gatekeeper.settle(principal, granted=Granted(time.time()), reserved=0, used=used)
 
@@ -155,9 +152,9 @@ class BackgroundRunner:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, running: RunningResponse) -> None:
-        """Run a response to its end; whatever ends it, it is written into the log.
+        """Run a response to its end, and log it, however it ends.
 
-        Its tokens are counted by the replica that ends it, those of others among them.
+        The replica that ends it counts all of its tokens.
         """
         turn, trace = running.run.turn, running.trace
         is_handed_over = False
@@ -188,13 +185,13 @@ class BackgroundRunner:
             self._observer.end(trace, route=ROUTE, ended=time.perf_counter())
 
     async def _is_stored(self, turn: Turn) -> bool:
-        """Return whether a response is still stored, as far as the database says: it may have been deleted."""
+        """Return whether a response is still stored; assume so if the database is away."""
         with suppress(Exception):
             return await self._responses.load(turn.principal.account, turn.response["id"]) is not None
         return True
 
     async def cancel(self, account: str, response_id: str) -> None:
-        """Cancel a response, wherever it runs, and wait a while for its end."""
+        """Cancel a response, in whatever process it runs, and wait a while for its end."""
         if not await self._store.cancel(account, response_id):
             return
         running = self._running.get(response_id)
@@ -231,7 +228,7 @@ class BackgroundRunner:
             await wait_at_most(has_more, self._timing.heartbeat_s)
 
     async def close(self) -> None:
-        """Stop what runs here; other replicas take it over."""
+        """Stop the responses of this process; other replicas take them over."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -239,7 +236,7 @@ class BackgroundRunner:
 
 
 def _status_of(response: Item) -> tuple[int, str | None]:
-    """Return the status and the code under which the end of a response is recorded."""
+    """Return the status and the code of an ended response for the log."""
     match response["status"]:
         case "failed":
             code: str = response["error"]["code"]

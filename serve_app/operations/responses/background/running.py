@@ -1,7 +1,4 @@
-"""One background response while it runs: its events and its journal go into the database in groups, under a lease.
-
-`runner` starts it, and learns from `run_to_end` how it ended.
-"""
+"""One background response while it runs: its events and journal are stored in groups, under a lease."""
 
 import asyncio
 import time
@@ -30,10 +27,10 @@ INTERRUPTED = "The response was interrupted and could not be continued. Please r
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How often each thing happens, in seconds.
+    """Intervals in seconds.
 
-    A runner renews its lease every `heartbeat_s` at least and writes events every `group_s` at most; `claim_s` is how
-    often a replica looks for lapsed leases, `follow_s` how often it looks for events of a response that runs elsewhere.
+    A runner renews its lease at least every `heartbeat_s`, and writes events at most every `group_s`. A replica looks
+    for lapsed leases every `claim_s`, and for events of a response that runs elsewhere every `follow_s`.
     """
 
     lease_s: float = 6.0
@@ -48,8 +45,8 @@ class Timing:
 class RunningResponse:
     """A background response that this process runs.
 
-    `settle` gets its usage when it ends. `claimed` is set where it was begun in another process. `has_more` is set when
-    more events are stored, or none will follow.
+    `settle` gets its usage when it ends. `claimed` is set if another process began it. `has_more` is set when more
+    events are stored, or no others will follow.
     """
 
     run: ResponseRun
@@ -73,27 +70,27 @@ class RunningResponse:
         self._has_news.set()
 
     def look_now(self) -> None:
-        """Look into the database now, where it may have been cancelled."""
+        """Look into the database now: the response may have been cancelled."""
         self._has_news.set()
 
     def notify_followers(self) -> None:
-        """Wake those who follow: there are more events, or the response has ended."""
+        """Wake the followers: there are more events, or the response has ended."""
         has_more, self.has_more = self.has_more, asyncio.Event()
         has_more.set()
 
     async def run_to_end(self) -> None:
-        """Run the response until it has ended; when this is cancelled, store what there is.
+        """Run the response to its end; when this is cancelled, store its events so far.
 
         Raises:
-            LeaseLost: it was deleted, or another replica runs it.
+            LeaseLost: the response was deleted, or another replica runs it.
         """
-        making = asyncio.create_task(self._make())
-        making.add_done_callback(lambda _: self._has_news.set())
-        keeping = asyncio.create_task(self._keep(making))
+        producing = asyncio.create_task(self._produce())
+        producing.add_done_callback(lambda _: self._has_news.set())
+        keeping = asyncio.create_task(self._keep(producing))
         try:
             await asyncio.shield(keeping)
         except asyncio.CancelledError:
-            # Everything made is stored before another replica goes on, so that it repeats no call.
+            # All events are stored before another replica continues, so that it repeats no call.
             self._is_leaving.set()
             self._has_news.set()
             await asyncio.wait([keeping], timeout=self.timing.lease_s)
@@ -101,11 +98,11 @@ class RunningResponse:
                 return
             raise
         finally:
-            making.cancel()
+            producing.cancel()
             keeping.cancel()
-            await asyncio.wait([making, keeping])
+            await asyncio.wait([producing, keeping])
 
-    async def _make(self) -> None:
+    async def _produce(self) -> None:
         """Run the turn; its events wait in `_unsaved`."""
         self.add(self.run.state.progress())
         try:
@@ -119,22 +116,22 @@ class RunningResponse:
             refusal = translate_engine_error(error) if isinstance(error, EngineError) else error
             self.add(self.run.state.fail("invalid_prompt" if is_prompts_fault else "server_error", refusal.message))
 
-    async def _keep(self, making: asyncio.Task[None]) -> None:
-        """Write what is made into the database, until it has ended, was cancelled or goes on elsewhere."""
-        while not making.done():
+    async def _keep(self, producing: asyncio.Task[None]) -> None:
+        """Store the events until the response has ended, was cancelled or continues elsewhere."""
+        while not producing.done():
             await wait_at_most(self._has_news, self.timing.heartbeat_s)
             self._has_news.clear()
-            if making.done():
+            if producing.done():
                 break
             is_last = self._is_leaving.is_set()
             if await self._append():
-                making.cancel()
-                await asyncio.wait([making])
+                producing.cancel()
+                await asyncio.wait([producing])
             elif is_last:
                 return
             else:
                 await wait_at_most(self._is_leaving, self.timing.group_s)
-        failure = None if making.cancelled() else making.exception()
+        failure = None if producing.cancelled() else producing.exception()
         if isinstance(failure, JournalMismatch) and self.claimed is not None:
             await give_up(self.store, self.claimed, INTERRUPTED)
         else:
@@ -142,7 +139,7 @@ class RunningResponse:
         self._has_ended = True
 
     async def _append(self) -> bool:
-        """Store the events made so far and renew the lease; return whether the response was cancelled."""
+        """Store the events so far and renew the lease; return whether the response was cancelled."""
         turn = self.run.turn
         events, self._unsaved = self._unsaved, []
         journal = self.journal.take_written() if events else []
@@ -162,7 +159,7 @@ class RunningResponse:
         return is_cancelled
 
     async def _finish(self, failure: BaseException | None) -> None:
-        """Store the ended response, with its last events; one that ended by `failure` has failed."""
+        """Store the ended response with its last events."""
         turn = self.run.turn
         if failure is not None:
             log_bug(turn.request_id, failure)
@@ -179,7 +176,7 @@ class RunningResponse:
         )
 
     async def _persist(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Return what a write returns; it is retried while the database is away, for as long as the lease lasts."""
+        """Return the result of a write, which is retried while the database is away, until the lease lapses."""
         deadline = time.monotonic() + self.timing.lease_s
         while True:
             try:
@@ -193,7 +190,7 @@ class RunningResponse:
 
 
 async def give_up(store: BackgroundStore, claimed: ClaimedResponse, message: str) -> None:
-    """End a response that cannot go on: as cancelled where it was, otherwise as failed with a message."""
+    """End a response that cannot continue, as cancelled if it was, else as failed with a message."""
     state = reopen(claimed.turn.response, claimed.events)
     events = state.cancel() if claimed.is_cancelled else state.fail("server_error", message)
     turn = StoredTurn(state.response, claimed.turn.input, {}, state.cuts)

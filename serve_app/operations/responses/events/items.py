@@ -1,4 +1,4 @@
-"""An output item of the model while it is written, from its first event to its last; `state` opens and closes it."""
+"""The model's output items while they are written, with their ids and seals; `state` opens and closes them."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -7,31 +7,31 @@ from typing import Any, Literal
 from serve_app.operations.responses.events.writer import EventWriter, Item, new_id
 
 MODELS_OWN = ("message", "reasoning", "function_call")
-"""The types of the items that the model writes; all others belong to tools of the service."""
+"""The types of the items that the model writes; all others are of the service's tools."""
 
 
 class NewItems:
-    """Gives items new ids. Thoughts are sealed with `seal`, if there is one."""
+    """Gives items new ids, and seals reasoning with `seal`, if there is one."""
 
     def __init__(self, seal: Callable[[str], str] | None = None) -> None:
         self._seal = seal
 
     def new_id(self, prefix: str) -> str:
-        """Return the id of the next item of the model's own."""
+        """Return the id of the model's next item."""
         return new_id(prefix)
 
     def seal_reasoning(self, text: str) -> str | None:
-        """Return the `encrypted_content` of the next thought, None if it has none."""
+        """Return the `encrypted_content` of the next reasoning item, None if it has none."""
         return self._seal(text) if self._seal is not None else None
 
     def begin_tool(self, item: Item) -> None:
-        """Make the next item of a tool the one that was shown before, where there is one."""
+        """Replace a tool's new item by the recorded one, if there is one."""
 
 
 class RecordedItems(NewItems):
-    """Gives items the ids and seals that the first ones of the response had, then new ones.
+    """Gives items the recorded ids and seals of a response, then new ones.
 
-    `begun` are those items as they began, `sealed` the seals of those that had one, both in order.
+    `begun` are its items as they began, `sealed` their seals, both in order.
     """
 
     def __init__(self, begun: Iterable[Item], sealed: Iterable[str], seal: Callable[[str], str] | None = None) -> None:
@@ -46,11 +46,11 @@ class RecordedItems(NewItems):
         return self._ids.popleft() if self._ids else super().new_id(prefix)
 
     def seal_reasoning(self, text: str) -> str | None:
-        """Return the recorded seal of the thought, or a new one."""
+        """Return the recorded seal of the reasoning, or a new one."""
         return self._sealed.popleft() if self._sealed else super().seal_reasoning(text)
 
     def begin_tool(self, item: Item) -> None:
-        """Make the item of a tool the recorded one."""
+        """Replace a tool's new item by the recorded one."""
         if self._tools:
             item.clear()
             item.update(self._tools.popleft())
@@ -59,13 +59,13 @@ class RecordedItems(NewItems):
 Status = Literal["completed", "incomplete"]
 NewId = Callable[[str], str]
 Cite = Callable[[str], list[Item]]
-"""Returns the annotations of a text that is complete."""
+"""Returns the annotations of a complete text."""
 
 
 class OpenText:
     """A message or a reasoning item, with one part.
 
-    `cuts` then holds, for the part, the lengths of its deltas and how many tokens each had the probability of.
+    Once closed, `cuts` has the lengths of the part's deltas, and how many log probabilities each had.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class OpenText:
         ]
 
     def _annotate(self, part: Item, text: str) -> list[bytes]:
-        """Add the annotations that tools have for a text; return their events."""
+        """Add the tools' annotations of a text; return their events."""
         part["annotations"] = self._cite(text)
         return [
             self._writer.write(
@@ -203,6 +203,6 @@ def call_item(new_id: NewId, call_id: str, name: str) -> Item:
 
 
 def _delta_logprob(token: dict[str, Any]) -> dict[str, Any]:
-    """Return a token's log probability as events carry it: without the bytes that the finished part has."""
+    """Return a token's log probability for an event, without the bytes that the finished part has."""
     top = [{"token": other["token"], "logprob": other["logprob"]} for other in token.get("top_logprobs") or ()]
     return {"token": token["token"], "logprob": token["logprob"], "top_logprobs": top}

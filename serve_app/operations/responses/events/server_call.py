@@ -13,11 +13,11 @@ from serve_app.operations.responses.events.items import Status
 from serve_app.operations.responses.events.writer import EventWriter, Item
 
 ToolEvent = tuple[str, dict[str, Any]]
-"""An event of a tool's own kind, and its fields; its item and place are filled in later."""
+"""The kind and the fields of a tool's own event; item and index are added later."""
 
 
 class WrittenCall(Protocol):
-    """A call whose item shows what the model writes, as it writes it."""
+    """A call whose item is shown while the model writes it."""
 
     @property
     def item(self) -> Item:
@@ -25,26 +25,26 @@ class WrittenCall(Protocol):
         ...
 
     def begin(self) -> list[ToolEvent]:
-        """Return the events that follow the one which adds the item."""
+        """Return the events after the one that adds the item."""
         ...
 
     def take(self, text: str) -> list[ToolEvent]:
-        """Return the events for more of the call's arguments, a piece of a text that should be JSON."""
+        """Return the events for the next piece of the call's arguments, which should be JSON."""
         ...
 
     def end(self) -> list[ToolEvent]:
-        """Put the whole into the item; return the events that end it. The model may have stopped in the middle."""
+        """Complete the item; return the events that end it. The model may have stopped in the middle."""
         ...
 
 
 Follow = Callable[[str], WrittenCall | None]
-"""Returns what shows a new call of a function, None where it is shown only once it is carried out."""
+"""Returns a new call of a function if it is shown while the model writes it, else None."""
 
 
 class FieldInWriting:
-    """A call of which one field of the item shows what the model writes; keeps `WrittenCall`.
+    """A `WrittenCall` that shows the model's text in one field of its item.
 
-    `event` is the kind of its events without `.delta` and `.done`, `begins` the kind of the event that begins a call.
+    `event` is the kind of its events without `.delta` and `.done`, `begins` the kind of its first event.
     """
 
     def __init__(self, item: Item, event: str, field: str, begins: str | None = None) -> None:
@@ -64,16 +64,16 @@ class FieldInWriting:
         return [(f"{self._event}.delta", {"delta": text})] if text else []
 
     def end(self) -> list[ToolEvent]:
-        """Put the whole into the item; return the event that has it."""
+        """Set the item's field; return the event with it."""
         self.item[self._field] = "".join(self._pieces)
         return [(f"{self._event}.done", {self._field: self.item[self._field]})]
 
 
 class OpenTool:
-    """An item of a tool that the service runs, with events of its own kind.
+    """An item of one of the service's tools, with events of its own kind.
 
-    `cuts` holds the item as it began, then the kind and the fields of each event; of events in a row that only have a
-    delta, the kind and all deltas. `written` shows what the model writes of a call.
+    `cuts` has the item as it began, then the kind and the fields of each event; deltas in a row are one entry.
+    `written` is the call while the model writes it.
     """
 
     def __init__(self, writer: EventWriter, item: Item, output_index: int, written: WrittenCall | None = None) -> None:
@@ -84,7 +84,7 @@ class OpenTool:
         self._written = written
 
     def begin(self) -> list[bytes]:
-        """Return the event that adds the item, and those that a call begins with."""
+        """Return the event that adds the item, and the first events of the call."""
         added = self._writer.write("response.output_item.added", output_index=self._output_index, item=self.item)
         return [added, *(self._write_all(self._written.begin()) if self._written is not None else ())]
 
@@ -93,7 +93,7 @@ class OpenTool:
         return self._write_all(self._written.take(text)) if self._written is not None else []
 
     def end_writing(self) -> list[bytes]:
-        """Return the events that end what the model writes of a call."""
+        """Return the events that end the model's part of a call."""
         written, self._written = self._written, None
         return self._write_all(written.end()) if written is not None else []
 
@@ -118,7 +118,7 @@ class OpenTool:
     def close(self, status: Status) -> list[bytes]:
         """Return the events that end the item.
 
-        Its status is the tool's; one still in progress becomes failed, or incomplete where the model was still writing.
+        An item in progress becomes failed, or incomplete if the model was still writing.
         """
         if self.item.get("status") == "in_progress":
             self.item["status"] = "failed" if self._written is None else "incomplete"
@@ -128,10 +128,10 @@ class OpenTool:
 
 @dataclass(slots=True)
 class ServerCall:
-    """A call of a tool that the service runs itself; `arguments` are as the model wrote them.
+    """A call of one of the service's tools, with `arguments` as the model wrote them.
 
-    `opened` is its item where that shows the call while the model writes it. `output`, the text for the model, is there
-    once the call has been carried out.
+    `opened` is its item if the call is shown while the model writes it. `output` is the text for the model, once the
+    call has been carried out.
     """
 
     call_id: str
@@ -142,5 +142,5 @@ class ServerCall:
 
     @property
     def arguments(self) -> str:
-        """The whole JSON text, if the model wrote well."""
+        """The JSON text, which may not be valid."""
         return "".join(self.pieces)

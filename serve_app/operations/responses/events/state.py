@@ -1,10 +1,9 @@
-"""The state machine of one response: what a generation yields goes in, the legal event stream comes out.
+"""The state machine of one response: events of the engine go in, a valid stream of events comes out.
 
     new -> begun -> (an item is open | none is) ... -> ended
 
 For any events in any order: numbers have no gap, an item is finished before the next one begins, there is one terminal
-event, its `output` is the list of the finished items, and nothing follows it. `run` feeds it while a response is made,
-`resume` when one is replayed. Does no input or output.
+event, its `output` is the list of the finished items, and nothing follows it. Does no input or output.
 """
 
 import time
@@ -37,14 +36,14 @@ _NO_TOOLS: Mapping[str, str] = MappingProxyType({})
 
 
 class ResponseState:
-    """One response on its way. `response` is the object as it stands; `usage` adds up all of its generations.
+    """The state of one response: `response` is the object so far, `usage` the sum of its generations.
 
     `items` are finished, in order; `cuts` records how each was chunked, so that `replay` can rebuild the stream.
 
-    A call of a function that the service runs, which `use_tools` names, becomes an entry of `calls` instead of an item.
-    The first of a generation, where its tool shows a call while the model writes it, becomes an item too, which stays
-    open until the call is carried out; the model's output after it waits for `take_later`. `new_items` gives each item
-    its id and seal. Once it has ended, every method returns no events.
+    A call of one of the service's functions, which `use_tools` names, becomes an entry of `calls` instead of an item.
+    If the first call of a generation is shown while the model writes it, it becomes an item too, which stays open until
+    the call is carried out; the model's output after it waits for `take_later`. `new_items` gives each item its id and
+    seal. Once the response has ended, every method returns no events.
     """
 
     def __init__(
@@ -70,17 +69,13 @@ class ResponseState:
         self._later: list[Event] = []
 
     def use_tools(self, names: Mapping[str, str], cite: Cite, follow: Follow) -> None:
-        """Use these tools from now on.
-
-        `names` are their functions, by each name that the model may give them, `cite` returns the annotations of a text
-        that is complete, `follow` what shows a call while the model writes it.
-        """
+        """Use these tools from now on: `names` maps every name that the model may use to a function."""
         self._function_names = names
         self._cite = cite
         self._follow = follow
 
     def begin(self, *, queued: bool = False) -> list[bytes]:
-        """Return the events that a stream starts with."""
+        """Return the first events of a stream."""
         self.response["status"] = "queued" if queued else "in_progress"
         events = [self._writer.response("created", self.response)]
         if queued:
@@ -89,18 +84,18 @@ class ResponseState:
         return [*events, self._writer.response("in_progress", self.response)]
 
     def continue_at(self, number: int) -> None:
-        """Continue the numbers of events after `number` events, which clients have."""
+        """Continue the numbers after `number` events."""
         self._writer.number = number
 
     def progress(self) -> list[bytes]:
-        """Return the event with which a queued response begins to run."""
+        """Return the event of a queued response that begins to run."""
         self.response["status"] = "in_progress"
         return [self._writer.response("in_progress", self.response)]
 
     def take(self, events: Sequence[Event]) -> list[bytes]:
-        """Return what the events of one generation add; those of other choices than the first add nothing.
+        """Return the events that those of a generation cause; only the first choice counts.
 
-        Arguments of a call that was left for the next one, or never begun, have nowhere to go: the response fails.
+        Arguments of a call that has ended or never began make the response fail.
         """
         written: list[bytes] = []
         for position, event in enumerate(events):
@@ -113,7 +108,7 @@ class ResponseState:
         return written
 
     def _take(self, events: Sequence[Event], position: int) -> list[bytes]:
-        """Return what one of the events adds; after a call whose item is open, nothing yet."""
+        """Return the events that one event causes; after a call whose item is open, none yet."""
         event = events[position]
         if self._followed is not None and (event.kind != "tool_arguments" or event.call != self._followed):
             self._later.append(event)
@@ -133,9 +128,9 @@ class ResponseState:
         return []
 
     def take_later(self, status: Status = "completed") -> list[bytes]:
-        """Return the events of the model's output after a call whose item was open; its last item has ended.
+        """Return the events of the model's output after a call whose item was open.
 
-        Another such call in it leaves its item open again, and more output for later.
+        Another such call in it leaves its item open, and the output after it for later.
         """
         later, self._later = self._later, []
         written: list[bytes] = []
@@ -188,9 +183,9 @@ class ResponseState:
         return [self._open.delta(text)]
 
     def end_generation(self, usage: Usage | None) -> list[bytes]:
-        """Return the events that end the open item, and count what the generation took; another one may follow.
+        """Return the events that end the open item, and count the usage of the generation.
 
-        The item of a call stays open, if the call can be carried out.
+        The item of a call stays open if the call can be carried out.
         """
         if usage is not None:
             self.count(usage)
@@ -205,7 +200,7 @@ class ResponseState:
         self.usage = Usage(*map(add, astuple(self.usage), astuple(usage)))
 
     def next_generation(self) -> list[ServerCall]:
-        """Make ready for another generation; return the calls that the last one left to the service."""
+        """Prepare for another generation; return the calls of the last one."""
         calls, self.calls, self.finish_reason, self._call = self.calls, [], None, None
         self._server_calls = {}
         return calls
@@ -223,7 +218,7 @@ class ResponseState:
         return self._open if isinstance(self._open, OpenTool) else None
 
     def close_item(self, status: Status = "completed") -> list[bytes]:
-        """Return the events that end the open item, none where there is none."""
+        """Return the events that end the open item, if there is one."""
         opened, self._open, self._followed = self._open, None, None
         if opened is None:
             return []
@@ -233,10 +228,7 @@ class ResponseState:
         return events
 
     def end(self) -> list[bytes]:
-        """Return the terminal event of a response that the last generation's finish reason completes or cuts.
-
-        Without a finish reason the generation has failed.
-        """
+        """Return the terminal event by the finish reason of the last generation; without one it has failed."""
         if self.has_ended:
             return []
         ended_well = self.finish_reason in ("stop", "tool_calls")
@@ -252,32 +244,31 @@ class ResponseState:
         return self._end("completed")
 
     def end_without_output(self) -> list[bytes]:
-        """Return the terminal event of a response for which no model was asked."""
+        """Return the terminal event of a response without a generation."""
         return self._end("completed")
 
     def _say_nothing(self) -> list[bytes]:
-        """Return the events of a message without text: the model generated nothing."""
         opened = self._open = self._new_text("message")
         return [*opened.begin(), *self.close_item()]
 
     def fail(self, code: ErrorCode, message: str) -> list[bytes]:
-        """Return the events of a response that cannot go on."""
+        """Return the events of a failed response."""
         if self.has_ended:
             return []
         self.response["error"] = {"code": code, "message": message}
         return self._end("failed")
 
     def cancel(self) -> list[bytes]:
-        """Return the events of a response that was cancelled.
+        """Return the events of a cancelled response.
 
-        There is no terminal event of that name: the stream ends as an incomplete one, its response says `cancelled`.
+        No terminal event has that name: the stream ends as incomplete, with the response's status `cancelled`.
         """
         return self._end("incomplete", status="cancelled")
 
     def fail_instead(self, message: str) -> list[bytes]:
-        """Return the terminal event of a response that ended well, and then could not be stored.
+        """Return the terminal event of a response that could not be stored.
 
-        It takes the place of the terminal event before it, which must not have been sent.
+        It replaces the one before, which must not have been sent.
         """
         self.has_ended = False
         self._writer.number -= 1

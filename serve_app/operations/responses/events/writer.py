@@ -1,7 +1,4 @@
-"""Writes the events of one response: each a JSON text that begins with its type and takes the next number.
-
-Knows the shape of every event, not when it may come: that is `state`.
-"""
+"""Writes the events of a response: JSON texts that begin with their type, with consecutive numbers."""
 
 import secrets
 from collections.abc import Callable
@@ -12,7 +9,7 @@ import orjson
 from deployments.models.contract.engine import Usage
 
 DONE: Final = b"data: [DONE]\n\n"
-"""What ends a stream of server-sent events, after the terminal event."""
+"""The end of a stream of server-sent events, after the terminal event."""
 
 _TYPE_AT = len(b'{"type":"')
 
@@ -25,12 +22,12 @@ def new_id(prefix: str) -> str:
 
 
 def response_id_of(request_id: str) -> str:
-    """Return the id of the response to a request: the same wherever the request is tried."""
+    """Return the id of the response to a request, the same for every try."""
     return f"resp_{request_id.removeprefix('req_')}"
 
 
 def type_of(event: bytes) -> bytes:
-    """Return the type of an event that was written here."""
+    """Return the type of a written event."""
     return event[_TYPE_AT : event.index(b'"', _TYPE_AT)]
 
 
@@ -52,13 +49,13 @@ class EventWriter:
         return orjson.dumps({"type": kind, "sequence_number": number, **fields})
 
     def response(self, kind: str, response: Item) -> bytes:
-        """Return an event that carries the response object."""
+        """Return an event with the response object."""
         return self.write(f"response.{kind}", response=response)
 
     def deltas(self, kind: str, *, logprobs: bool, **place: Any) -> Callable[..., bytes]:
         """Return a function from text to delta events of one kind and place.
 
-        What does not change from delta to delta is rendered once: this is what runs for every token.
+        It runs for every token, so the constant parts are rendered once.
         """
         head = b'{"type":"' + kind.encode() + b'","sequence_number":'
         where = b"," + orjson.dumps(place)[1:-1] + b',"delta":'

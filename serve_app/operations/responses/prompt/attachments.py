@@ -1,6 +1,6 @@
-"""The files that a prompt refers to or carries, as text and images for one turn; `reading` calls it.
+"""The files in a prompt, as text and images for one turn.
 
-A stored turn has only the reference: a file that has been deleted since cannot be read through it.
+A stored turn has only references: a file that was deleted since cannot be read.
 """
 
 import binascii
@@ -18,14 +18,14 @@ from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.items import READABLE_FILES
 
 MAX_BYTES = 32 * 1024 * 1024
-"""The most bytes of stored files in one prompt; a file counts as often as it is named."""
+"""The limit of the stored files in one prompt; a file counts each time that it is named."""
 MAX_FILES = 100
 
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF87a", "gif"), (b"GIF89a", "gif"))
 
 
 class Attachments:
-    """Reads the files of one prompt, within the bounds of one."""
+    """Reads the files of one prompt, within its limits."""
 
     def __init__(self, files: FileStore, principal: Principal) -> None:
         self._files = files
@@ -36,10 +36,10 @@ class Attachments:
     async def show(self, items: Sequence[Item], own_from: int, before: str) -> list[Item]:
         """Return items with their files as text and as images in data URLs; others are the same objects.
 
-        Those from `own_from` on are the request's own `input`; `before` is the parameter that brought the others.
+        Items from `own_from` on are the request's `input`; `before` is the parameter of those before.
 
         Raises:
-            ApiError: a file is not there, may not be used, is too large, or is of a kind that no model reads.
+            ApiError: a file is missing, not allowed, too large, or of an unsupported type.
         """
         shown = []
         for index, item in enumerate(items):
@@ -119,7 +119,7 @@ def _decode(data_url: str, param: str) -> bytes:
 
 
 def _text(content: bytes, param: str) -> str:
-    """Return the text in a file, whatever its name: UTF-8 that is neither PDF nor has a zero byte."""
+    """Return the text of a file, which must be UTF-8, not a PDF, without zero bytes."""
     try:
         if b"\0" not in content and not content.startswith(b"%PDF-"):
             return content.decode("utf-8-sig")

@@ -1,7 +1,4 @@
-"""Between a response and the chat that makes its text: the body of a generation, and the names in its refusals.
-
-`run` calls it before each generation, and when one is refused.
-"""
+"""From a response to the chats that generate its text, and from a chat's errors to those of the response."""
 
 import re
 from collections.abc import Sequence
@@ -43,7 +40,7 @@ _PARAMS = {
 
 @dataclass(frozen=True, slots=True)
 class GenerationChat:
-    """The chat that one generation asks for, checked, and its bytes."""
+    """The checked chat of a generation, and its bytes."""
 
     body: ChatRequest
     raw: bytes
@@ -52,12 +49,10 @@ class GenerationChat:
 def create_chat_request(
     turn: Turn, messages: list[Message], offered: Sequence[OfferedFunction], *, may_force: bool = True
 ) -> GenerationChat:
-    """Return the chat that one generation asks for.
-
-    `offered` are the functions that the service runs. Without `may_force` the model need not call any.
+    """Return the chat of a generation; see `create_chat`.
 
     Raises:
-        BadRequest: the model cannot do what it asks.
+        BadRequest: the model does not support the request.
     """
     chat = create_chat(turn.request, messages, offered, may_force=may_force)
     chat["stream"] = turn.is_stream
@@ -67,11 +62,7 @@ def create_chat_request(
 
 
 def check_chat(chat: dict[str, Any], request: PromptedRequest | None) -> ChatRequest:
-    """Return a chat that was made for a request, checked; None is one without tools.
-
-    Raises:
-        BadRequest: it is not valid; the error names the field of the request.
-    """
+    """Return the chat of a request, checked. Raises BadRequest, which names the field of the request."""
     try:
         return ChatRequest.model_validate(chat)
     except ValidationError as error:
@@ -80,13 +71,13 @@ def check_chat(chat: dict[str, Any], request: PromptedRequest | None) -> ChatReq
 
 
 def in_words_of(request: PromptedRequest | None, message: str, param: str | None, code: str | None) -> BadRequest:
-    """Return a refusal of a chat as one of the request that it was made for."""
+    """Return an error of a chat as one of the request for the response."""
     own = param_of(param, request)
     return BadRequest(message.replace(f"'{param}'", f"'{own}'"), param=own, code=code)
 
 
 def translated(error: EngineError, request: PromptedRequest) -> EngineError:
-    """Return a refusal of what a request asks for in the words of this interface; any other failure as it is."""
+    """Return an engine's refusal with the field names of the request; other failures unchanged."""
     if isinstance(error, ContextLengthExceeded):
         return ContextLengthExceeded("input", error.limit, error.num_tokens, error.is_lower_bound)
     if not isinstance(error, RequestRejected):
@@ -96,7 +87,7 @@ def translated(error: EngineError, request: PromptedRequest) -> EngineError:
 
 
 def param_of(param: str | None, request: PromptedRequest | None = None) -> str | None:
-    """Return the name that a field of a chat has in the request for a response that it was made for."""
+    """Return the name of a chat's field in the request for the response."""
     if param is None:
         return None
     if param.startswith("messages"):
@@ -104,13 +95,13 @@ def param_of(param: str | None, request: PromptedRequest | None = None) -> str |
     if found := _FUNCTION.match(param):
         positions = _functions_of(request) if request is not None else range(int(found[1]) + 1)
         position = int(found[1])
-        # Those that follow are functions of the service's own tools.
+        # The functions after these are of the service's own tools.
         return f"tools[{positions[position]}]{found[2]}" if position < len(positions) else "tools"
     return _PARAMS.get(param, param)
 
 
 def _functions_of(request: PromptedRequest) -> list[int]:
-    """Return the positions of the tools that are the first of a chat: the client's functions that may be called."""
+    """Return the positions of the client's functions that may be called, the first tools of a chat."""
     choice = request.tool_choice
     allowed = choice.functions if isinstance(choice, AllowedTools) else None
     return [
@@ -127,7 +118,7 @@ def create_chat(
     *,
     may_force: bool = True,
 ) -> Item:
-    """Return the body of the chat completion that makes a response's text.
+    """Return the body of the chat completion that generates a response's text.
 
     `offered` are the functions of the service's tools. A choice that forces a call holds for the first generation, as
     `may_force` says: after the call the model is free to answer.
@@ -159,7 +150,7 @@ def _sampling_of(request: ResponseRequest) -> Item:
 
 
 def _tools_of(request: PromptedRequest, offered: Sequence[OfferedFunction]) -> tuple[list[Item], Any]:
-    """Return the tools of the chat, the client's functions first, and the choice among them."""
+    """Return the tools of the chat, the client's functions first, and the tool choice."""
     own = [tool for tool in request.tools or () if isinstance(tool, FunctionTool)]
     choice: Any = "auto"
     match request.tool_choice:
@@ -181,7 +172,7 @@ def _tools_of(request: PromptedRequest, offered: Sequence[OfferedFunction]) -> t
 
 
 def _is_wanted(wanted: BuiltInChoice | McpChoice | AllowedMcp, offered: OfferedFunction) -> bool:
-    """Return whether a function is the one that a choice names, or belongs to the tool that it names."""
+    """Return whether a choice names a function or its tool."""
     if isinstance(wanted, BuiltInChoice):
         return offered.type == wanted.type
     is_theirs = offered.server_label == wanted.server_label

@@ -1,8 +1,7 @@
 """From the items of a conversation to the messages of a chat, in the order that chat templates need.
 
-An assistant's reasoning, text and calls that follow each other are one message; the outputs of its calls come right
-after it, wherever they stood. Only whole turns are dropped to fit, so a call is never parted from its output.
-`reading` calls it for a prompt, `run` where one is too long.
+Successive reasoning, text and calls of the assistant become one message; the outputs of its calls come right after it.
+Only whole turns are dropped to fit, so a call is never separated from its output.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +36,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _AssistantMessage:
-    """One message of the assistant: what it thought, what it wrote, and the functions that it called."""
+    """A message of the assistant: its reasoning, its text, and its calls of functions."""
 
     reasoning: list[str] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
@@ -46,7 +45,7 @@ class _AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class ServerRun:
-    """A call of a tool of the service: what the model asked for and what it read, which the item does not show."""
+    """A call of one of the service's tools: the arguments and the output for the model, which the item lacks."""
 
     name: str
     arguments: str
@@ -54,9 +53,9 @@ class ServerRun:
 
 
 class History:
-    """Reads items, whose files are text by now, into messages. `runs` has, by item id, calls of the service's tools.
+    """Reads items, with their files as text, into messages. `runs` has calls of the service's tools by item id.
 
-    `own_from` is where the request's own items begin: an error about one of those names its place.
+    The request's own items begin at `own_from`: an error names their index.
 
     Raises:
         BadRequest: an output or an approval has no call.
@@ -101,13 +100,11 @@ class History:
                 self._add_run(item["id"], *shown)
 
     def _add_run(self, item_id: str, name: str, arguments: str, output: str) -> _Call:
-        """Read a call of a tool that the service runs."""
         call = _Call(f"call_{item_id}", name, arguments, output=output)
         self._assistant(starts_anew=False).calls.append(call)
         return call
 
     def _read_remote(self, index: int, item: Item) -> None:
-        """Read an item about a call of a remote server's tool."""
         match item["type"]:
             case "mcp_approval_request":
                 self._requests[item["id"]] = self._add_run(item["id"], *_call_of(item), NOT_DECIDED)
@@ -117,7 +114,7 @@ class History:
                 self._read_remote_call(item)
 
     def _decide(self, index: int, item: Item) -> None:
-        """Read the client's approval or refusal of a call; one that is approved and not made yet is left out."""
+        """Read the client's decision about a call; a call that is approved but not carried out is left out."""
         request_id = item["approval_request_id"]
         call = self._requests.get(request_id)
         if call is None:
@@ -129,9 +126,9 @@ class History:
         call.is_whole, call.output = not item["approve"], None if item["approve"] else declined(item)
 
     def _read_remote_call(self, item: Item) -> None:
-        """Read a call of a remote server's tool: in the place of the request to approve it, if there was one.
+        """Read a remote call in the place of its approval request, if there was one.
 
-        One in which the model was cut off is left out, as it was never made.
+        A call in which the model was cut off was never carried out, so it is left out.
         """
         run = self._runs.get(item["id"])
         if run is None and item.get("status") == "incomplete" and not item.get("output") and not item.get("error"):
@@ -144,9 +141,9 @@ class History:
             self._add_run(item["id"], *_call_of(item), output)
 
     def _assistant(self, *, starts_anew: bool) -> _AssistantMessage:
-        """Return the assistant's message that an item belongs to.
+        """Return the assistant's message for an item.
 
-        Anything after an output begins a new one; so does, where it `starts_anew`, what follows text or a call.
+        An item after an output begins a new message, and one that `starts_anew` also after text or a call.
         """
         last = self._entries[-1] if self._entries else None
         if (
@@ -174,11 +171,7 @@ class History:
         self._answered.add(call_id)
 
     def messages(self, instructions: str | None = None) -> list[Message]:
-        """Return the messages, the instructions first.
-
-        Raises:
-            BadRequest: a call has no output.
-        """
+        """Return the messages, the instructions first. Raises BadRequest if a call has no output."""
         messages: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
         for entry in self._entries:
             messages += _render(entry) if isinstance(entry, _AssistantMessage) else [entry]
@@ -186,22 +179,16 @@ class History:
 
 
 def _call_of(item: Item) -> tuple[str, str]:
-    """Return the name and the arguments of a remote tool's call, as the model wrote them."""
     return function_name(item["server_label"], item["name"]), item["arguments"]
 
 
 def _error_of(item: Item) -> str:
-    """Return the text that the model reads as the output of a remote tool's call that has none."""
     error = item.get("error")
     return f"{CALL_WENT_WRONG} {orjson.dumps(error).decode()}" if error else NO_OUTPUT
 
 
 def _render(message: _AssistantMessage) -> list[Message]:
-    """Return an assistant's message and the outputs of its calls as a chat has them.
-
-    Raises:
-        BadRequest: a call has no output.
-    """
+    """Return an assistant's message and the outputs of its calls. Raises BadRequest if a call has no output."""
     calls = [call for call in message.calls if call.is_whole or call.output is not None]
     for call in calls:
         if call.output is None:
@@ -222,7 +209,6 @@ def _render(message: _AssistantMessage) -> list[Message]:
 
 
 def _content(parts: Sequence[Item]) -> str | list[Item]:
-    """Return the parts as a chat message has them: one text where all are text."""
     if all(part["type"] != "input_image" for part in parts):
         return "\n".join(part["text"] for part in parts)
     return [
@@ -238,10 +224,9 @@ def _detail(detail: str) -> str:
 
 
 def drop_oldest_turns(messages: Sequence[Message], max_tokens: int) -> list[Message]:
-    """Return messages that take about `max_tokens` at most: the oldest turns go first.
+    """Return messages of about `max_tokens` at most, without the oldest turns.
 
-    A turn begins where the user speaks and ends before the user speaks again. Instructions always stay, and so does
-    the last turn.
+    A turn begins with a message of the user and ends before the next one. Instructions and the last turn always stay.
     """
     turns = _turns(messages)
     total = sum(tokens for _, tokens in turns)

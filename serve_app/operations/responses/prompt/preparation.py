@@ -1,7 +1,4 @@
-"""Makes a turn from a request: the model, the prompt, the tools and the response object, read and checked.
-
-The first step of a request: `operation` calls it, `run` runs the turn. Nothing has run when it returns.
-"""
+"""Prepares a turn from a request: reads and checks the model, the prompt, the tools and the response object."""
 
 from collections.abc import Callable, Sequence
 
@@ -24,7 +21,7 @@ _SEALED_REASONING = "reasoning.encrypted_content"
 
 
 class Preparation:
-    """Makes turns that can run from requests."""
+    """Prepares turns from requests."""
 
     def __init__(self, directory: ModelDirectory, storage: Storage, built_ins: BuiltIns | None = None) -> None:
         self.reader = PromptReader(storage)
@@ -33,11 +30,7 @@ class Preparation:
         self._built_ins = built_ins or {}
 
     def engine(self, model: str, principal: Principal) -> Engine:
-        """Return the engine of a model that offers responses.
-
-        Raises:
-            ModelNotFound, BadRequest: there is none, or it does not offer them.
-        """
+        """Return the engine of a model that offers responses. Raises ApiError as `find_engine` does."""
         return find_engine(self._directory, model, Operation.RESPONSES, principal)
 
     async def begin(
@@ -52,11 +45,11 @@ class Preparation:
         remembered: RememberedResponse | None = None,
         is_batch: bool = False,
     ) -> Turn:
-        """Return a response that can be run; `raw` are the bytes that the request was parsed from.
+        """Return a turn that can be run; `raw` are the bytes that the request was parsed from.
 
         Raises:
-            ApiError: the model, the key or what the request refers to does not allow it.
-            TooManyItems, ReserveReached: the response would be stored, and there is no room for it.
+            ApiError: the model, the key or something that the request refers to does not allow it.
+            TooManyItems, ReserveReached: there is no room to store the response.
         """
         engine = self.engine(request.model, principal)
         expires_at = self._storage.expires_at(principal)
@@ -71,7 +64,7 @@ class Preparation:
             raise unsupported_parameter("tools")
         if request.background:  # The client gets its object before the model is asked.
             await tools.check()
-        if expires_at is not None:  # It is stored after its answer, although the room may end meanwhile.
+        if expires_at is not None:  # It is stored after its answer, even if the room ends meanwhile.
             await self._storage.item_quota.check(principal, len(raw))
         response_id, created_at = response_id_of(request_id), int(self._storage.clock())
         response = create_response(request, response_id, engine.card.id, created_at, stored=expires_at is not None)
@@ -94,7 +87,7 @@ class Preparation:
         )
 
     async def find_stored(self, request: ResponseRequest, principal: Principal, request_id: str) -> StoredTurn | None:
-        """Return the response to this very request, if another try of it has stored one."""
+        """Return the stored response of another try of this request, if there is one."""
         if request.store is False or self._storage.expires_at(principal) is None:
             return None
         return await self._storage.responses.load(principal.account, response_id_of(request_id))
@@ -109,10 +102,10 @@ class Preparation:
         calls: Sequence[tuple[Item, str, str]],
         request_id: str,
     ) -> Turn:
-        """Return a response that was begun elsewhere; `calls` are those that its tools have carried out already.
+        """Return a turn that another process began; `calls` are those that its tools have carried out.
 
         Raises:
-            ApiError: it cannot be run any more: its model, or what it continues, is gone.
+            ApiError: its model, or the conversation that it continues, is gone.
         """
         engine = self.engine(stored.response["model"], principal)
         prompt = await self.reader.read(request, raw, principal)
@@ -127,7 +120,7 @@ class Preparation:
             engine=engine,
             principal=principal,
             request_id=request_id,
-            expires_at=self._storage.clock(),  # Its row says when; this only says that it is stored.
+            expires_at=self._storage.clock(),  # The time is in its row; here it only means that it is stored.
             is_stream=True,
             seal_reasoning=await self._seal(request, principal),
             service_tier=stored.response.get("service_tier") or "default",
@@ -135,7 +128,7 @@ class Preparation:
         )
 
     async def _seal(self, request: ResponseRequest, principal: Principal) -> Callable[[str], str] | None:
-        """Return what seals thoughts for the client, None if it did not ask for them."""
+        """Return the function that seals reasoning for the client, None if it did not ask for that."""
         if _SEALED_REASONING not in (request.include or ()):
             return None
         return (await self._storage.sealer.of(principal.account)).seal
@@ -151,10 +144,10 @@ class Preparation:
     ) -> ToolSet:
         """Return the service's tools that a request names.
 
-        `calls` are those that this response has made before: the item, the function's name, and what it answered.
+        `calls` are earlier calls of this response: the item, the function's name, and its output.
 
         Raises:
-            ApiError: one cannot be used here, by this key or as the request asks.
+            ApiError: as the function `open_tools` does.
         """
         include = frozenset(request.include or ()) if isinstance(request, ResponseRequest) else frozenset()
         card = self.engine(request.model, principal).card
@@ -174,7 +167,7 @@ class Preparation:
 
 
 def _fit(messages: list[Message], request: ResponseRequest, card: ModelCard) -> list[Message]:
-    """Return what probably fits into the model's context, where the request lets the oldest turns go."""
+    """Return the messages that probably fit into the model's context, if the request allows truncation."""
     room = card.max_model_len - (request.max_output_tokens or 1)
     if request.truncation != "auto" or sum(map(message_tokens, messages)) <= room:
         return messages

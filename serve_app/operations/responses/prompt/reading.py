@@ -1,7 +1,6 @@
-"""Reads the items that make up a prompt: what a request continues, its own input, and the files in both.
+"""Reads the items of a prompt: the conversation that a request continues, its own input, and the files in both.
 
-`preparation` and `queries` call it. Every reference is resolved and everything sealed is opened, or the request is
-refused; nothing is written.
+Every reference is resolved and every seal opened, or the request is refused.
 """
 
 from collections.abc import Sequence
@@ -29,9 +28,9 @@ from serve_app.schemas.responses.request import CompactRequest, PromptedRequest
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The items that make up a prompt: those that were there, then the request's own, from `own_from` on.
+    """The items of a prompt: earlier ones, then the request's own, from `own_from` on.
 
-    `shown` are the same items as the model sees them, with their files read.
+    `shown` are the same items with their files read.
     """
 
     items: list[Item]
@@ -41,7 +40,7 @@ class Prompt:
 
     @property
     def before(self) -> "PastConversation":
-        """What was there before the request."""
+        """The conversation before the request."""
         return PastConversation(self.items[: self.own_from], self.runs)
 
     @property
@@ -50,17 +49,13 @@ class Prompt:
         return self.items[self.own_from :]
 
     def messages(self, instructions: str | None) -> list[Message]:
-        """Return the messages of the chat.
-
-        Raises:
-            BadRequest: calls and their outputs do not match.
-        """
+        """Return the messages of the chat. Raises BadRequest if calls and their outputs do not match."""
         return History(self.shown, self.own_from, self.runs).messages(instructions)
 
 
 @dataclass(frozen=True, slots=True)
 class RememberedResponse:
-    """A response and all that went before it, kept by a connection for the next request, which continues it."""
+    """A response and the conversation before it, which a WebSocket remembers for the next request."""
 
     response_id: str
     items: list[Item]
@@ -80,11 +75,7 @@ class PromptReader:
         principal: Principal,
         remembered: RememberedResponse | None = None,
     ) -> Prompt:
-        """Return the items that a request's prompt is made of.
-
-        Raises:
-            ApiError: something that it refers to is not there, or may not be used.
-        """
+        """Return the items of a request's prompt. Raises ApiError if it refers to what is missing or not allowed."""
         conversation_id = request.conversation_id if isinstance(request, PromptedRequest) else None
         before: list[Item] = []
         runs: dict[str, ServerRun] = {}
@@ -105,7 +96,7 @@ class PromptReader:
     async def _with_runs(
         self, principal: Principal, items: Sequence[Item], runs: dict[str, ServerRun]
     ) -> dict[str, ServerRun]:
-        """Return the runs, with those of calls that came without: in a conversation, or back from the client."""
+        """Return the runs, with stored ones of calls that lack theirs: from a conversation, or from the client."""
         called = [item["id"] for item in items if item["type"].endswith("_call") and item["type"] != "function_call"]
         missing = [item_id for item_id in called if item_id not in runs]
         if not missing or principal.retention == "strict":
@@ -146,11 +137,11 @@ class PromptReader:
         return [await self._opened(account, item, "input") for item in items]
 
     async def resolve(self, principal: Principal, items: Sequence[Item], name: str = "input") -> list[Item]:
-        """Return items with references replaced by what they refer to, and compactions opened.
+        """Return items with references resolved and compactions opened.
 
         Raises:
-            NotFound: an item that is referred to is not there.
-            BadRequest: what was to be opened was not sealed here for this account, or what is referred to is too much.
+            NotFound: there is no such item.
+            BadRequest: a seal is not from here and this account, or the items are too large.
         """
         wanted = [item["id"] for item in items if item["type"] == "item_reference"]
         found: dict[str, Item] = {}
@@ -176,7 +167,7 @@ class PromptReader:
         return resolved
 
     async def _opened(self, account: str, item: Item, at: str) -> Item:
-        """Return an item with what is sealed in it readable for the model."""
+        """Return an item with its sealed content opened for the model."""
         token = item.get("encrypted_content")
         if token is None or (item["type"] == "reasoning" and item.get("content")):
             return item

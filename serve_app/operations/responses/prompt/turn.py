@@ -32,9 +32,9 @@ class Turn:
     """A response that can be run: everything has been read and checked.
 
     `response` is the object as it begins, `input` the request's own items in stored form, `messages` the whole
-    conversation. `expires_at` is when the stored response is deleted, None when it is not stored. `tools` are those of
-    the service that the model may call. `seal_reasoning` makes the token of a thought, for clients that keep the
-    conversation themselves. Without `is_generated` no model is asked: the turn only prepares a later one.
+    conversation. `expires_at` is when the stored response is deleted, None if it is not stored. `tools` are those of
+    the service. `seal_reasoning` seals reasoning for clients that keep the conversation themselves. Without
+    `is_generated` no model is asked: the turn only prepares a later one.
     """
 
     request: ResponseRequest
@@ -55,12 +55,12 @@ class Turn:
 
     @property
     def is_stored(self) -> bool:
-        """Whether something of it is kept: the response, or its items in a conversation."""
+        """Whether the response, or its items in a conversation, are stored."""
         return self.expires_at is not None or self.conversation_id is not None
 
     @property
     def conversation_id(self) -> str | None:
-        """The conversation that the items join, once the response is finished."""
+        """The conversation that gets the items once the response is finished."""
         return self.request.conversation_id
 
 

@@ -1,1 +1,1 @@
-"""One response on its way: generation, tool calls, generation again, and the answer to the client."""
+"""Runs a response: generation, tool calls, generation again, and the answer to the client."""

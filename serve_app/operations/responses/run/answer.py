@@ -1,6 +1,6 @@
-"""The answer to a request for a response that runs in the foreground: its events or one object.
+"""The answer of a foreground response: its events, or one object.
 
-It runs what `loop` yields to its end, and stores the response before the client sees that it has ended.
+The response is stored before the client sees that it has ended.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ NOT_STORED = "The response was made, but could not be stored. Please retry your 
 
 
 class ResponseAnswer:
-    """Runs a response in the foreground. Keeps the contract of EngineStream.
+    """Runs a response in the foreground. An EngineStream.
 
-    `prepare` makes the run; it is called when the answer is first asked for, so that a batch line may wait its turn.
+    `prepare` returns the run; it is called at the first iteration, so that a batch line can wait for its turn.
     `on_failure` is called when a stream ends as failed, which only its last event shows. `find_stored` looks for the
-    whole answer of another try of the same request, which is then not run again. A stream begins after `begins_s`,
-    even if the model has said nothing.
+    stored response of another try of the request, which is then not run again. A stream begins after `begins_s`, even
+    if the model is silent.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ResponseAnswer:
         """Yield one server-sent event a piece, or the response object as one.
 
         Raises:
-            ApiError: something that the request refers to is not there; before the first piece.
+            ApiError: something that the request refers to is missing; before the first piece.
             EngineError: the model refused or failed before its first event.
         """
         self._pieces = self._frames() if self._is_stream else self._body()
@@ -69,11 +69,7 @@ class ResponseAnswer:
         yield DONE
 
     async def events(self) -> AsyncGenerator[bytes]:
-        """Yield the events as they come; the last one once the response is stored.
-
-        Raises:
-            ApiError, EngineError: as iterating the answer does.
-        """
+        """Yield the events as they come, the last one once the response is stored. Raises what iterating it raises."""
         run = self._run = await self._prepare()
         async with aclosing(_begun_within(self._begins_s, run)) as batches:
             async for batch in batches:
@@ -91,7 +87,7 @@ class ResponseAnswer:
                 yield batch[-1]
 
     def remember(self) -> RememberedResponse | None:
-        """Return what the next request needs to continue this response, None if it did not end well."""
+        """Return the state for the next request, None if the response did not end well."""
         run = self._run
         if run is None or run.state.response["status"] not in ("completed", "incomplete"):
             return None
@@ -115,13 +111,13 @@ class ResponseAnswer:
             raise StoresAway(NOT_STORED)
         if stored is not run.state.response:
             self.summary.usage = usage_from_wire(stored["usage"])
-            self._run = None  # What it took is not what is answered.
+            self._run = None  # Its usage is not that of the answer.
         yield orjson.dumps(stored)
 
     async def _keep(self, run: ResponseRun) -> Item | None:
-        """Store the response if it must be; return the one to be answered, None if storing failed.
+        """Store the response if it must be; return the one to answer with, None if storing failed.
 
-        That is another one than the run's where another try of the request was stored before.
+        If another try of the request stored its response first, that is the answer.
         """
         response = run.state.response
         expires_at = run.turn.expires_at
@@ -136,7 +132,7 @@ class ResponseAnswer:
                     conversation_id=run.turn.conversation_id,
                     is_streamed=self._is_stream,
                 )
-        except Exception as error:  # For any reason: the client must not believe that it can go on from here.
+        except Exception as error:  # Whatever the reason, the client must not continue from here.
             log_bug(run.turn.request_id, error)
             return None
         return stored.response
@@ -149,14 +145,14 @@ class ResponseAnswer:
             self.summary.finish_reasons = [self._run.state.finish_reason or ""]
 
     async def aclose(self) -> None:
-        """Abort what still runs; `summary` then holds what it took so far."""
+        """Abort the run; `summary` then has its usage so far."""
         if self._pieces is not None:
             await self._pieces.aclose()
         self._settle()
 
 
 async def _begun_within(most_s: float, run: ResponseRun) -> AsyncGenerator[list[bytes]]:
-    """Yield a run's events; after `most_s` the first ones do not wait for the model any more."""
+    """Yield a run's events; the first ones come after `most_s` at the latest."""
     async with aclosing(run.events(run.state.begin())) as batches:
         first = asyncio.ensure_future(anext(batches))
         try:

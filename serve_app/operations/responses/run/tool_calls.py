@@ -1,7 +1,6 @@
-"""The calls of the service's tools in one response: carried out one after the other, within the bounds of all of them.
+"""Carries out the calls of the service's tools in one response, one after the other, within their bounds.
 
-`loop` calls it between two generations. A call is in the journal before its tool runs; one that the journal has already
-is read from there and never made again.
+A call is in the journal before its tool runs; a call that the journal has already is never repeated.
 """
 
 import asyncio
@@ -36,11 +35,11 @@ from serve_app.operations.responses.tools.contract import (
 from serve_app.telemetry.log import log_bug
 
 Work = Callable[[Item, SendEvent], Coroutine[Any, Any, ToolAnswer]]
-"""What a tool does for an item, given a way to send events."""
+"""What a tool does for an item; it gets a function that sends events."""
 
 
 class RunningTool:
-    """A tool at work; its events are in the journal before they are shown.
+    """A tool that runs in a task of its own; its events are in the journal before they are shown.
 
     `output`, the text for the model, and `usage` are known once `events` has ended.
     """
@@ -68,7 +67,7 @@ class RunningTool:
         self._has_news.set()
 
     async def events(self) -> AsyncGenerator[list[bytes]]:
-        """Yield the tool's events until it has answered, failed, or used its time up."""
+        """Yield the tool's events until it has answered, failed, or exceeded its time."""
         deadline = asyncio.get_running_loop().time() + self._max_s
         while True:
             try:
@@ -86,7 +85,7 @@ class RunningTool:
         if self._task.cancelled():
             return
         error = self._task.exception()
-        if error is not None:  # The model reads that the call failed; why is for the log.
+        if error is not None:  # The model reads that the call failed, the log why.
             log_bug(self._request_id, error)
             return
         answer: ToolAnswer = self._task.result()
@@ -98,7 +97,7 @@ class RunningTool:
         return self._opened.write_event(kind, **fields)
 
     def record_end(self, max_output_chars: int, spent_s: float) -> None:
-        """Cut the output to what the model may read, and write into the journal how the call ended."""
+        """Cut the output to the model's limit, and write the end of the call into the journal."""
         if len(self.output) > max_output_chars:
             self.output = self.output[:max_output_chars] + CUT
         usage = asdict(self.usage) if self.usage is not None else None
@@ -107,16 +106,16 @@ class RunningTool:
         )
 
     async def stop(self) -> None:
-        """Cancel the tool if it still works, and wait until it has stopped."""
+        """Cancel the tool if it still runs, and wait until it has stopped."""
         if not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
 
 
 class ToolCalls:
-    """Carries out calls. `runs` holds, by item id, what each one asked and what its tool answered.
+    """Carries out calls. `runs` has their arguments and outputs by item id.
 
-    `max_calls` is the client's own bound, if there is one. `request_id` is for the log.
+    `max_calls` is the client's bound, if there is one. `request_id` is for the log.
     """
 
     def __init__(
@@ -137,10 +136,7 @@ class ToolCalls:
         return self._num_calls < self._max_calls and self._spent_s < self._bounds.max_s
 
     async def run(self, call: ServerCall, tool: ToolInUse, item: Item | None = None) -> AsyncGenerator[list[bytes]]:
-        """Yield the events of a call as its tool sends them; `call.output` is then the text for the model.
-
-        `item` is the new item of a call that has one already.
-        """
+        """Yield the events of a call as its tool sends them, and set `call.output`; `item` is its item, if any."""
         if not self.may_call:
             call.output = TIME_IS_UP if self._spent_s >= self._bounds.max_s else NO_MORE_CALLS
             return
@@ -166,7 +162,7 @@ class ToolCalls:
     async def list_functions(self, tool: RemoteTool, item: Item) -> AsyncGenerator[list[bytes]]:
         """Yield the events of an item in which a remote tool lists its functions.
 
-        They are not in the journal: a response that is made again lists them again, since the tool must know them.
+        They are not in the journal: a replayed response lists them again, because the tool must know them.
         """
         opened, events = self._state.open_tool(item)
         yield events
@@ -175,7 +171,7 @@ class ToolCalls:
                 yield batch
 
     def _open(self, call: ServerCall, tool: ToolInUse, item: Item | None) -> tuple[OpenTool, list[bytes]]:
-        """Return the call's item, and the events that show what the model wrote, where it was not shown as written."""
+        """Return the call's item, and its events so far unless they were shown while the model wrote it."""
         if call.opened is not None:
             return call.opened, []
         item = item or tool.begin(call.name, call.arguments)
@@ -183,7 +179,7 @@ class ToolCalls:
         return opened, events + [event for piece in call.pieces for event in opened.write(piece)]
 
     def _replay(self, tool: ToolInUse, opened: OpenTool) -> tuple[str, list[bytes]]:
-        """Return the output and the events of a call that the journal has; without an end it was interrupted."""
+        """Return the output and the events of a call in the journal; without an end it was interrupted."""
         events: list[bytes] = []
         while (entry := self._journal.read("told")) is not None:
             events.append(opened.write_event(entry["event"], **entry["fields"]))
@@ -203,7 +199,7 @@ class ToolCalls:
         return RunningTool(work, opened, left_s, self._request_id, journal or self._journal)
 
     async def _follow(self, running: RunningTool) -> AsyncGenerator[list[bytes]]:
-        """Yield a tool's events and those that end its item; count the time and the tokens that it took."""
+        """Yield a tool's events and those that end its item; count its time and tokens."""
         started = time.perf_counter()
         try:
             async with aclosing(running.events()) as batches:
@@ -220,9 +216,9 @@ class ToolCalls:
 
 
 def count_tool_use(items: Sequence[Item], before: Iterable[Item], tools: Iterable[object] | None) -> ToolUse:
-    """Return the use that `items` show.
+    """Return how often a response used the service's tools, by its `items`.
 
-    A container that items `before` used, or that one of the request's `tools` names, was not begun by this response.
+    Containers that `before` used, or that one of the request's `tools` names, were not created by this response.
     """
     kinds = [item["type"] for item in items]
     named = {container for tool in tools or () if isinstance(container := getattr(tool, "container", None), str)}

@@ -1,1 +1,1 @@
-"""What a tool is to a response: the contract, approvals and look-ups."""
+"""The tools of a response: their contract, approvals, and those of one request."""

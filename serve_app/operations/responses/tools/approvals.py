@@ -1,4 +1,4 @@
-"""The calls of remote tools that the client has approved, and the names of remote tools as functions of a chat."""
+"""The client's approvals of calls of remote tools, and the names of remote tools as functions of a chat."""
 
 import hashlib
 import re
@@ -16,9 +16,9 @@ _NOT_THE_MODELS = frozenset({"mcp_approval_response", "function_call_output"})
 
 
 def function_name(server_label: str, name: str) -> str:
-    """Return the name of a remote server's tool as a function: the same in every turn of a conversation.
+    """Return the function name of a remote server's tool, the same in every turn of a conversation.
 
-    Where the two names do not fit or could be parted in another way, a hash makes it unique.
+    If the names are too long or ambiguous together, a hash makes it unique.
     """
     whole = f"{server_label}__{name}"
     plain = _NOT_IN_NAMES.sub("_", whole)
@@ -29,21 +29,18 @@ def function_name(server_label: str, name: str) -> str:
 
 
 def short_name(server_label: str, function: str) -> str:
-    """Return the name of a remote server's function without the server; where it has a hash, it stays whole."""
+    """Return the name of a remote server's function without the server, unless it has a hash."""
     return function.removeprefix(f"{server_label}__")
 
 
 def declined(response: Item) -> str:
-    """Return the output that the model reads of a call that the user has declined."""
+    """Return the output for the model of a call that the user declined."""
     reason = response.get("reason")
     return f"{_DECLINED} The reason: {reason}" if reason else _DECLINED
 
 
 def approved_requests(items: Sequence[Item]) -> list[Item]:
-    """Return the requests that have been approved since the model's last item.
-
-    What was approved before that has been carried out, whether the items still show it or not.
-    """
+    """Return the requests that were approved since the model's last item; earlier ones have been carried out."""
     approved: list[str] = []
     for item in reversed(items):
         if item["type"] == "mcp_approval_response":
@@ -55,11 +52,7 @@ def approved_requests(items: Sequence[Item]) -> list[Item]:
 
 
 def check_approvals(items: Sequence[Item], server_labels: Collection[str | None]) -> None:
-    """Check that every call that has just been approved can be made.
-
-    Raises:
-        BadRequest: the server of one is not among the tools.
-    """
+    """Raise BadRequest if the server of an approved call is not among the tools."""
     for request in approved_requests(items):
         label = request["server_label"]
         if label not in server_labels:

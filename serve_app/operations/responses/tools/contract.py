@@ -1,7 +1,7 @@
-"""The contract of the tools that the service runs itself, and the bounds within which they run.
+"""The contract of the service's own tools, and their bounds.
 
-A `BuiltIn` is a tool of this deployment; its `open` makes a `ToolInUse` for one response, which offers the model
-functions and carries their calls out. `run` calls it and knows no tool by name.
+A `BuiltIn` is a tool of this deployment; its `open` returns a `ToolInUse` for one response, which offers functions to
+the model and carries out their calls.
 """
 
 from abc import abstractmethod
@@ -24,18 +24,18 @@ from serve_app.operations.routing import CacheSalt
 
 
 class SendEvent(Protocol):
-    """Sends one of a tool's own events, such as `response.web_search_call.searching`, in its place in the stream."""
+    """Sends one of a tool's own events, such as `response.web_search_call.searching`."""
 
     def __call__(self, kind: str, **fields: Any) -> None:
-        """Send an event; its item and place are filled in."""
+        """Send an event; item and index are added."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """The result of a call: the finished item for the client, the text for the model, the tokens that it took.
+    """The result of a call: the finished item for the client, the text for the model, the usage.
 
-    `cites` is what a `CitingTool` needs to cite from this call and those before it, as JSON.
+    `cites` is the state from which a `CitingTool` cites this call and those before it, as JSON.
     """
 
     item: Item
@@ -45,10 +45,10 @@ class ToolAnswer:
 
 
 class ToolInUse(Protocol):
-    """A tool within one response; it makes what it needs at its first call."""
+    """A tool in one response; it opens what it needs at its first call."""
 
     def functions(self) -> Sequence[Item]:
-        """Return the functions that the model is offered, as a chat has them."""
+        """Return the functions for the model, as in a chat."""
         ...
 
     def begin(self, name: str, arguments: str) -> Item:
@@ -56,18 +56,18 @@ class ToolInUse(Protocol):
         ...
 
     async def run(self, item: Item, name: str, arguments: str, send: SendEvent) -> ToolAnswer:
-        """Carry a call out. The run cancels the task when the client leaves or the time is up.
+        """Carry out a call. The task is cancelled when the client disconnects or the time is up.
 
-        `arguments` are what the model wrote: maybe no JSON. An exception makes the call a failed one, not the response.
+        `arguments` are as the model wrote them, maybe not JSON. An exception fails the call, not the response.
         """
         ...
 
     def cite(self, text: str) -> list[Item]:
-        """Return the annotations of a message: the places that come from this tool."""
+        """Return this tool's annotations of a message."""
         return []
 
     async def close(self) -> None:
-        """Release what the response needed; it has ended."""
+        """Release the tool's resources at the end of the response."""
         return
 
 
@@ -76,22 +76,18 @@ class WritingTool(ToolInUse):
 
     @abstractmethod
     def write(self, item: Item) -> WrittenCall:
-        """Return what shows a call in its new item; `run` comes after its end."""
+        """Return the call as it is shown in its new item; `run` comes after its end."""
 
 
 class CheckedTool(ToolInUse):
-    """A tool that must look something up before it knows whether it can serve the request.
+    """A tool that must look something up to know whether it can serve the request.
 
-    It does so while the model begins to read, before the client gets an event and before any call.
+    It does so while the model begins to read, before the client's first event and before any call.
     """
 
     @abstractmethod
     async def check(self) -> None:
-        """Check that it can be used as the request asks.
-
-        Raises:
-            ApiError: it cannot.
-        """
+        """Raise ApiError if the tool cannot be used as the request asks."""
 
 
 class CitingTool(ToolInUse):
@@ -99,12 +95,12 @@ class CitingTool(ToolInUse):
 
     @abstractmethod
     def recall(self, cites: Any) -> None:
-        """Take over the `cites` of an answer that the tool gave in another process."""
+        """Restore the `cites` of an answer from another process."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovedCall:
-    """A call that the client has approved: its new item, and what the model asked for."""
+    """A call that the client has approved, with its new item."""
 
     item: Item
     name: str
@@ -112,7 +108,7 @@ class ApprovedCall:
 
 
 class RemoteTool(ToolInUse):
-    """A tool with functions elsewhere: they are listed before the model is asked, and calls may need an approval."""
+    """A tool with remote functions: they are listed before the model is asked, and calls may need an approval."""
 
     @abstractmethod
     def begin_list(self) -> Item | None:
@@ -120,7 +116,7 @@ class RemoteTool(ToolInUse):
 
     @abstractmethod
     async def list_functions(self, item: Item, send: SendEvent) -> ToolAnswer:
-        """Ask for the functions, which `functions` then returns; a failure is shown in the item."""
+        """List the functions, which `functions` then returns; a failure is shown in the item."""
 
     @abstractmethod
     def ask_approval(self, name: str, arguments: str) -> Item | None:
@@ -133,12 +129,12 @@ class RemoteTool(ToolInUse):
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool may know of the response that it is opened for.
+    """The response that a tool is opened for.
 
-    `items` are those of the whole conversation, `outputs` the outputs of the service's functions in it, each with its
-    name, `include` what the client wants to see of the answer, `param` the tool's place in the request, for errors.
-    `is_batch` marks a line of a batch, for which no client waits. `max_model_len` is the size of the model's context,
-    in tokens. `made` are the items of calls that this response has made in another process.
+    `items` are those of the whole conversation, `outputs` the outputs of the service's functions in it, with their
+    names, `include` is the request's, `param` the tool's place in the request, for errors. `is_batch` marks a line of a
+    batch, for which no client waits. `max_model_len` is the model's context in tokens. `made` are the items of calls
+    that this response has carried out in another process.
     """
 
     principal: Principal
@@ -164,10 +160,10 @@ class BuiltIn(Protocol):
         ...
 
     async def open(self, tool: Any, context: ToolContext) -> ToolInUse:
-        """Return the tool for one response; `tool` is of the schema that goes with `type`.
+        """Return the tool for one response; `tool` is its schema. Look-ups belong into a `CheckedTool`.
 
         Raises:
-            ApiError: it cannot be used as the request asks. Checks that look something up belong into a `CheckedTool`.
+            ApiError: the tool cannot be used as the request asks.
         """
         ...
 
@@ -178,7 +174,7 @@ BuiltIns = Mapping[str, BuiltIn]
 
 @dataclass(frozen=True, slots=True)
 class ToolBounds:
-    """The bounds on all calls of a response together, and on the length of each output, which is cut off there."""
+    """The bounds on all calls of a response together, and on the length of each output, which is cut there."""
 
     max_calls: int = 20
     max_s: float = 120.0
@@ -194,9 +190,9 @@ CUT = "\n[The rest was cut off.]"
 
 @dataclass(frozen=True, slots=True)
 class ToolResources:
-    """What tools are made from: their configuration, the stores, the models, and the object store.
+    """What `create_built_in` of a tool gets: the configuration, the stores, the models, and the object store.
 
-    `choosers` lead to the deployments of tools that have one, by type. A tool registers on `closing` what it opens.
+    `choosers` lead to the deployments of tools, by type. A tool registers its connections on `closing`.
     """
 
     config: ToolsConfig

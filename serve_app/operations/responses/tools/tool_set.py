@@ -1,7 +1,4 @@
-"""The service's tools in one response: those that a request names, opened, and found by the names of their functions.
-
-`prompt` opens them, `run` offers them to the model and finds the tool behind a call.
-"""
+"""The service's tools in one response: those that a request names, found by the names of their functions."""
 
 import asyncio
 from collections import Counter
@@ -28,9 +25,9 @@ from serve_app.schemas.responses.tools import FunctionTool, Tool
 
 @dataclass(frozen=True, slots=True)
 class OfferedFunction:
-    """A function of one of the service's tools, in the chat's own form.
+    """A function of one of the service's tools, in the form of a chat.
 
-    `type` is the tool's; `server_label` that of the remote server which has the function.
+    `type` is the tool's; `server_label` is set for a function of a remote server.
     """
 
     type: str
@@ -45,7 +42,7 @@ class OfferedFunction:
 
 @dataclass(frozen=True, slots=True)
 class OpenedTool:
-    """A tool of a response, by what requests call it."""
+    """A tool of a response, with its type in requests."""
 
     type: str
     tool: ToolInUse
@@ -57,13 +54,12 @@ class OpenedTool:
 
 
 class ToolSet:
-    """The service's tools of one response; `names` are their functions, by each name that the model may give them.
+    """The service's tools of one response; `names` maps every name that the model may use to a function.
 
-    Small models leave the server out of the name of a remote tool. Where only one tool can be meant, it is that one.
+    Small models leave the server out of the name of a remote tool: that is accepted unless it is ambiguous.
     """
 
     def __init__(self, tools: Sequence[OpenedTool] = (), client_functions: Collection[str] = ()) -> None:
-        """Take the tools, and the names of the functions that the client runs."""
         self.offered: list[OfferedFunction] = []
         self.has_tools = bool(tools)
         self.remote = [opened.tool for opened in tools if isinstance(opened.tool, RemoteTool)]
@@ -76,7 +72,7 @@ class ToolSet:
         self.offer()
 
     def offer(self) -> None:
-        """Collect the functions that there are now; a name that two tools have belongs to the first."""
+        """Collect the current functions; a name that two tools have belongs to the first."""
         self.offered.clear()
         self._by_name.clear()
         for opened in self._opened:
@@ -87,7 +83,7 @@ class ToolSet:
         self.names = self._short_names() | {name: name for name in self._by_name}
 
     def _short_names(self) -> dict[str, str]:
-        """Return the functions of remote servers by their names there, but for those of several and of the client."""
+        """Return the functions of remote servers by their unambiguous names there."""
         shorts = [
             (short_name(function.server_label, function.name), function.name)
             for function in self.offered
@@ -98,21 +94,17 @@ class ToolSet:
 
     @property
     def is_checked(self) -> bool:
-        """It is known that every tool can be used as the request asks."""
+        """Whether every tool has been checked."""
         return not self._unchecked
 
     def begin_check(self) -> None:
-        """Start to check the tools in a task, so that the client does not wait for the model and for them in turn."""
+        """Start to check the tools in a task, so that the client does not wait for the model and the tools in turn."""
         if self._checking is None and self._unchecked:
             self._checking = asyncio.create_task(self._check_all())
             self._checking.add_done_callback(_retrieve_error)
 
     async def check(self) -> None:
-        """Check that every tool can be used as the request asks, while the answer can still be refused.
-
-        Raises:
-            ApiError: one cannot.
-        """
+        """Raise ApiError if a tool cannot be used as the request asks."""
         self.begin_check()
         if self._checking is not None:
             await self._checking
@@ -132,7 +124,7 @@ class ToolSet:
         return tool.ask_approval(name, arguments) if isinstance(tool, RemoteTool) else None
 
     def follow(self, name: str) -> WrittenCall | None:
-        """Return what shows a new call while the model writes it; one that the client may be asked about is not yet."""
+        """Return a new call if it is shown while the model writes it; one that may need an approval is not."""
         tool = self._by_name[name]
         if not isinstance(tool, WritingTool) or self.ask_approval(name, "{}") is not None:
             return None
@@ -151,7 +143,7 @@ class ToolSet:
         return [annotation for opened in self._opened for annotation in opened.tool.cite(text)]
 
     async def close(self) -> None:
-        """Close every tool; what one fails at, another need not."""
+        """Close every tool."""
         if self._checking is not None:
             self._checking.cancel()
         for opened in self._opened:
@@ -169,12 +161,12 @@ def _ignore_event(kind: str, **fields: Any) -> None:
 
 
 async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolContext) -> ToolSet:
-    """Return the service's tools that a request names; `check` them before the client gets an event.
+    """Return the service's tools that a request names; `check` them before the client's first event.
 
     Raises:
-        BadRequest: one is not switched on here, or clashes with another.
-        PermissionDenied: the key's scopes leave one out.
-        ApiError: one cannot be used as the request asks.
+        BadRequest: a tool is not switched on, or has the name of another.
+        PermissionDenied: the key's scopes do not include it.
+        ApiError: it cannot be used as the request asks.
     """
     client_functions = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
     taken = set(client_functions)
