@@ -55,7 +55,6 @@ class ClusterView(Protocol):
 
     async def look(self) -> dict[str, Any]:
         """Return the current state; `serve_app.telemetry.cluster` has the fields."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

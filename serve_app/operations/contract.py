@@ -44,12 +44,10 @@ class RunnableOperation(Protocol[Body]):
     @property
     def name(self) -> Operation:
         """Its name in configurations and scopes."""
-        ...
 
     @property
     def schema(self) -> type[Body]:
         """The wire model of its body."""
-        ...
 
     def cost(self, body: Body, principal: Principal) -> Cost:
         """Return what a body may take.
@@ -57,7 +55,6 @@ class RunnableOperation(Protocol[Body]):
         Raises:
             ApiError: the key may not use the model, or the model does not support the request.
         """
-        ...
 
     def run(self, body: Body, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0) -> Outcome:
         """Return the answer to a body, not begun yet; `raw` are the bytes that the body was parsed from.
@@ -65,7 +62,6 @@ class RunnableOperation(Protocol[Body]):
         Raises:
             ApiError: as `cost` does.
         """
-        ...
 
 
 class DescribedOperation(Protocol):

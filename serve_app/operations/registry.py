@@ -54,7 +54,6 @@ class EngineOperation(DescribedOperation, Protocol):
         self, directory: ModelDirectory, salt: CacheSalt, policies: Mapping[str, SafetyPolicy] | None = None
     ) -> RunnableOperation[Any]:
         """Return the operation over a model directory; `policies` are by model id."""
-        ...
 
 
 def find_engine_operation(name: Operation) -> EngineOperation:

@@ -17,11 +17,9 @@ class WholeRequest(Protocol):
     @property
     def model(self) -> str:
         """The model's id or alias."""
-        ...
 
     def to_engine_body(self, raw: bytes) -> bytes:
         """Return the body in the engine's dialect; `raw` are the bytes that this was parsed from."""
-        ...
 
 
 Body = TypeVar("Body", bound=WholeRequest)

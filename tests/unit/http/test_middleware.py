@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import pickle
 from dataclasses import replace
 
 import orjson
@@ -7,40 +8,17 @@ import pytest
 
 from deployments.models.contract.errors import Overloaded
 from deployments.state.objects.store import StoreFull, StoreUnavailable
-from serve_app.errors.api import ApiError, BodyTooLarge, InvalidKey, ReceiveTimeout
+from serve_app.errors.api import ApiError, InvalidKey
 from serve_app.http.admission import Admission
-from serve_app.http.body_limits import LARGE_BYTES, BodyLimitMiddleware, BodyLimits
-from serve_app.http.middleware import TRACE, RequestMiddleware
+from serve_app.http.body_limits import BodyLimitMiddleware, BodyLimits
+from serve_app.http.middleware import TRACE, OwnHeaders, OwnRequestIds, RequestMiddleware
 from serve_app.telemetry.observer import MAX_UNAUTHENTICATED, Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.keys import principal_of_key
+from tests.unit.http.asgi import Server, ok, scope
 
 PRINCIPAL = principal_of_key(account="acct", organization="Org One")
-
-
-def scope(method="POST", path="/x", headers=()):
-    return {"type": "http", "method": method, "path": path, "headers": list(headers)}
-
-
-class Server:
-    """What calls the application: hands out messages in turn and keeps what is sent."""
-
-    def __init__(self, *messages):
-        self.messages = list(messages)
-        self.sent = []
-
-    async def receive(self):
-        if not self.messages:
-            await asyncio.Event().wait()
-        return self.messages.pop(0)
-
-    async def send(self, message):
-        self.sent.append(message)
-
-    @property
-    def headers(self):
-        return dict(self.sent[0]["headers"])
 
 
 def front(app, log=None, routes=None, principal=PRINCIPAL):
@@ -54,15 +32,6 @@ def front(app, log=None, routes=None, principal=PRINCIPAL):
     admission = Admission(MemoryGatekeeper({}, TestClock()))
     observer = Observer(log or MemoryRequestLog(), PrometheusMetrics())
     return RequestMiddleware(run, admission=admission, observer=observer, routes=routes or {})
-
-
-def body(data=b"", more=False):
-    return {"type": "http.request", "body": data, "more_body": more}
-
-
-async def ok(scope, receive, send):
-    await send({"type": "http.response.start", "status": 200})
-    await send({"type": "http.response.body", "body": b"ok"})
 
 
 async def test_headers_are_on_every_answer():
@@ -252,80 +221,28 @@ async def test_other_protocols_pass_untouched(kind):
     assert TRACE not in other
 
 
-async def read(scope, receive, send):
-    while (await receive()).get("more_body"):
-        continue
+OURS = [(b"x-request-id", b"req_ours"), (b"content-type", b"text/plain")]
 
 
-def bounded(**bounds):
-    return BodyLimitMiddleware(read, bounds=BodyLimits(**bounds))
+async def answer_with_our_id(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": list(OURS)})
+    await send({"type": "http.response.body", "body": b""})
 
 
-@pytest.mark.parametrize("declared", [b"11", b"9" * 20, b"9" * 5000])
-async def test_declared_body_is_refused_before_it_is_received(declared):
-    server = Server()
-    with pytest.raises(BodyTooLarge, match="limit of 10 bytes"):
-        await bounded(max_bytes=10)(scope(headers=[(b"content-length", declared)]), server.receive, server.send)
+async def test_only_our_request_id_is_sent_when_serve_adds_its_own():
+    http_util = pytest.importorskip("ray.serve._private.http_util")
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    wrapped = http_util.RequestIdMiddleware(OwnRequestIds(answer_with_our_id))
+    await wrapped({"type": "http", "headers": []}, None, send)
+    assert sent[0].get("headers") == sent[0]["headers"] == OURS
+    assert sent[1] == {"type": "http.response.body", "body": b""}
 
 
-@pytest.mark.parametrize("headers", [[], [(b"content-length", b"nonsense")], [(b"content-length", b"10")]])
-async def test_growing_body_is_refused_when_it_passes_the_limit(headers):
-    server = Server(body(b"x" * 6, more=True), body(b"x" * 5, more=True), body(b"x"))
-    with pytest.raises(BodyTooLarge):
-        await bounded(max_bytes=10)(scope(headers=headers), server.receive, server.send)
-    assert len(server.messages) == 1
-
-
-async def test_body_at_the_limit_is_taken():
-    server = Server(body(b"x" * 5, more=True), body(b"x" * 5))
-    await bounded(max_bytes=10)(scope(), server.receive, server.send)
-    assert not server.messages
-
-
-async def test_body_that_stops_coming_is_refused():
-    server = Server(body(b"x", more=True))
-    with pytest.raises(ReceiveTimeout):
-        await bounded(grace_s=0.0, min_bytes_per_s=1e6)(scope(), server.receive, server.send)
-
-
-async def test_arrived_bytes_buy_time():
-    async def app(scope, receive, send):
-        await receive()
-        await asyncio.wait_for(receive(), 0.02)
-
-    server = Server(body(b"x" * 100, more=True))
-    with pytest.raises(TimeoutError):
-        await BodyLimitMiddleware(app, bounds=BodyLimits(grace_s=0.01, min_bytes_per_s=0.1))(
-            scope(), server.receive, server.send
-        )
-
-
-@pytest.mark.parametrize(("num_bytes", "times"), [(LARGE_BYTES - 1, 0), (LARGE_BYTES, 1)])
-async def test_memory_is_given_back_after_a_large_body_and_no_other(monkeypatch, num_bytes, times):
-    given_back = []
-
-    async def give_back():
-        given_back.append(True)
-
-    monkeypatch.setattr("serve_app.http.body_limits.give_back_memory", give_back)
-    server = Server(body(b"x" * (num_bytes - 1), more=True), body(b"x"))
-    await bounded(max_bytes=2 * LARGE_BYTES)(scope(), server.receive, server.send)
-    assert len(given_back) == times
-
-
-async def test_nothing_is_bounded_once_the_body_is_complete():
-    seen = []
-
-    async def app(scope, receive, send):
-        seen.extend([await receive(), await receive()])
-
-    server = Server(body(b"x"), {"type": "http.disconnect"})
-    await BodyLimitMiddleware(app, bounds=BodyLimits(grace_s=-1.0))(scope(), _instant(server), server.send)
-    assert [message["type"] for message in seen] == ["http.request", "http.disconnect"]
-
-
-def _instant(server):
-    async def receive():
-        return server.messages.pop(0)
-
-    return receive
+def test_the_message_stays_protected_when_it_crosses_a_process():
+    message = pickle.loads(pickle.dumps(OwnHeaders({"type": "http.response.start", "headers": list(OURS)})))
+    message["headers"] = [*message["headers"], (b"X-Request-ID", b"another")]
+    assert message["headers"] == OURS

@@ -1,14 +1,18 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.events import Finished, Logprobs, TextDelta
-from deployments.operations import ENGINE_OPERATIONS, Operation
+from deployments.operations import ENGINE_OPERATIONS, TOOLS, Operation
+from deployments.state.objects.config import ResolvedObjectStore
+from deployments.tools.config import ToolsConfig
 from serve_app.errors.api import InvalidKey, PermissionDenied, Unauthenticated
 from serve_app.http.auth import bearer_secret
 from serve_app.operations.completions import CompletionBody, CompletionChunks, parse_piece
-from serve_app.operations.registry import create_operations, find_engine_operation
+from serve_app.operations.registry import create_operations, create_tooling, find_engine_operation
+from serve_app.operations.responses.tools.contract import ToolResources
 from serve_app.operations.routing import affinity_of, cache_salts
 from serve_app.operations.scopes import check_operation, may_use_model
 from serve_app.schemas.base import OperationRequest
@@ -130,3 +134,32 @@ def test_completion_body_reads_back_choice_by_choice():
     assert renderer.text(0, "") == renderer.events(EVENTS) == b""
     events = parse_piece(renderer.finish(Usage(1, 2)))
     assert events == [EVENTS[0], EVENTS[1], EVENTS[4], EVENTS[2], EVENTS[3]]
+
+
+SECTIONS = {
+    "code_interpreter": {},
+    "file_search": {"embedding_model": "m"},
+    "web_search": {"provider": {"name": "searxng", "url": "http://search.test"}},
+    "mcp": {},
+}
+
+
+def resources(tmp_path, sections) -> ToolResources:
+    files = SimpleNamespace(vault=None, clock=None)
+    place = ResolvedObjectStore(tmp_path.as_uri())
+    config = ToolsConfig.model_validate(sections)
+    return ToolResources(config, None, files, MemoryDirectory([]), str, place, {"code_interpreter": None})
+
+
+async def test_every_tool_of_a_configuration_is_made_and_closed(tmp_path):
+    tooling = create_tooling(resources(tmp_path, SECTIONS))
+    assert {name: tool.type for name, tool in tooling.built_ins.items()} == {name: name for name in TOOLS}
+    assert tooling.containers is tooling.built_ins["code_interpreter"].containers
+    assert tooling.file_search is tooling.built_ins["file_search"].search
+    await tooling.aclose()
+
+
+async def test_without_a_section_there_is_no_tool(tmp_path):
+    tooling = create_tooling(resources(tmp_path, {}))
+    assert (tooling.built_ins, tooling.containers, tooling.file_search) == ({}, None, None)
+    await tooling.aclose()

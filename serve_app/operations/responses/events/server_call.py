@@ -22,19 +22,15 @@ class WrittenCall(Protocol):
     @property
     def item(self) -> Item:
         """The item, new, with the status in_progress."""
-        ...
 
     def begin(self) -> list[ToolEvent]:
         """Return the events after the one that adds the item."""
-        ...
 
     def take(self, text: str) -> list[ToolEvent]:
         """Return the events for the next piece of the call's arguments, which should be JSON."""
-        ...
 
     def end(self) -> list[ToolEvent]:
         """Complete the item; return the events that end it. The model may have stopped in the middle."""
-        ...
 
 
 Follow = Callable[[str], WrittenCall | None]

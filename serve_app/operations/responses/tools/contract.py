@@ -28,7 +28,6 @@ class SendEvent(Protocol):
 
     def __call__(self, kind: str, **fields: Any) -> None:
         """Send an event; item and index are added."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +48,15 @@ class ToolInUse(Protocol):
 
     def functions(self) -> Sequence[Item]:
         """Return the functions for the model, as in a chat."""
-        ...
 
     def begin(self, name: str, arguments: str) -> Item:
         """Return a new item for a call of one of the functions, with its id and the status in_progress."""
-        ...
 
     async def run(self, item: Item, name: str, arguments: str, send: SendEvent) -> ToolAnswer:
         """Carry out a call. The task is cancelled when the client disconnects or the time is up.
 
         `arguments` are as the model wrote them, maybe not JSON. An exception fails the call, not the response.
         """
-        ...
 
     def cite(self, text: str) -> list[Item]:
         """Return this tool's annotations of a message."""
@@ -157,7 +153,6 @@ class BuiltIn(Protocol):
     @property
     def type(self) -> Operation:
         """Its name in the configuration and in the scopes of keys."""
-        ...
 
     async def open(self, tool: Any, context: ToolContext) -> ToolInUse:
         """Return the tool for one response; `tool` is its schema. Look-ups belong into a `CheckedTool`.
@@ -165,7 +160,6 @@ class BuiltIn(Protocol):
         Raises:
             ApiError: the tool cannot be used as the request asks.
         """
-        ...
 
 
 BuiltIns = Mapping[str, BuiltIn]
