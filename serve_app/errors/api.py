@@ -116,7 +116,7 @@ class ContextLengthExceeded(BadRequest):
         length = "more" if num_tokens is None else f"{'at least ' if is_lower_bound else ''}{num_tokens}"
         super().__init__(
             f"This model's maximum context length is {limit} tokens. However, your {param} resulted in {length} "
-            f"tokens, with the output that was asked for. Please reduce the length of the {param} or of the output.",
+            f"tokens, with the requested output. Please reduce the length of the {param} or of the output.",
             param=param,
             code="context_length_exceeded",
         )
@@ -164,8 +164,8 @@ class KeyRevoked(Unauthenticated):
 
     def __init__(self) -> None:
         super().__init__(
-            "This API key was revoked or has expired while the answer was made. Ask the operator of this service for a "
-            "valid key.",
+            "This API key was revoked or has expired while the answer was generated. Ask the operator of this service "
+            "for a valid key.",
             code="invalid_api_key",
         )
 

@@ -50,7 +50,7 @@ class RateLimited(ApiError):
     _UNITS: ClassVar[Mapping[str, str]] = {
         "requests": "requests per min (RPM)",
         "tokens": "tokens per min (TPM)",
-        "calls": "calls per min, to all that is not a model",
+        "calls": "calls per min, other than to models",
     }
 
     def __init__(self, denied: Denied, organization: str, model: str | None = None) -> None:
@@ -139,8 +139,8 @@ class NoPrimary(StoresAway):
 
     def __init__(self) -> None:
         super().__init__(
-            "The database takes no writes right now: it has no primary, or this region is cut off from it. What needs "
-            "no database goes on. Please retry your request.",
+            "The database takes no writes right now: it has no primary, or this region is cut off from it. Requests "
+            "that need no database still work. Please retry your request.",
             retry_after_s=_NEXT_PRIMARY_S,
             code="database_without_primary",
         )

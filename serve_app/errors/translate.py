@@ -28,11 +28,10 @@ from serve_app.errors.capacity import (
 
 _FULL = ("disk is full", "No space left", "could not extend file")  # SQLite, the system, PostgreSQL.
 _TOO_MANY = (
-    "You have {} files, uploads, vector stores and conversations, as many as you may. Delete those that you no longer "
-    "need."
+    "You have {} files, uploads, vector stores and conversations, which is the limit. Delete those you no longer need."
 )
 _TOO_MANY_ITEMS = (
-    "Your responses and conversations take all the room that they may. Delete some that you no longer need, or send "
+    "Your responses and conversations have reached their storage limit. Delete those you no longer need, or send "
     "'store': false."
 )
 

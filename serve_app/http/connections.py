@@ -66,8 +66,8 @@ class SocketPlaces:
         """Count a connection of an account while it lasts. Raises QuotaExceeded if the account has too many."""
         if self._num_sockets[account] >= self._max_sockets:
             raise QuotaExceeded(
-                f"You have {self._max_sockets} open WebSocket connections, as many as an account may have. Close one, "
-                "or send further turns over those that are open.",
+                f"You have {self._max_sockets} open WebSocket connections, which is the limit. Close one, "
+                "or send further turns over the others.",
                 code="too_many_websockets",
             )
         self._num_sockets[account] += 1
@@ -82,8 +82,8 @@ class SocketPlaces:
         """Count a waiting message. Raises BadRequest if the account's waiting messages are too large together."""
         if self._waiting_bytes[account] + num_bytes > self._max_waiting_bytes:
             raise BadRequest(
-                f"The messages that wait in your connections may have {self._max_waiting_bytes} bytes together. Send "
-                "the next one when a turn has ended."
+                f"The waiting messages of your connections are limited to {self._max_waiting_bytes} bytes together. "
+                "Send the next one when a turn has ended."
             )
         self._waiting_bytes[account] += num_bytes
 

@@ -263,7 +263,7 @@ def _is_possible(tool: Item) -> bool:
 
 def _left_out(names: list[str]) -> str:
     listed = ", ".join(map(shorten, names[:_MAX_NAMED]))
-    return f"Left out, as their names or the schemas of their input are beyond the bounds for functions: {listed}."
+    return f"Left out, because their names or input schemas exceed the limits for functions: {listed}."
 
 
 def _parse(arguments: str) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from serve_app.schemas.files import FileForm
 from serve_app.services import Services
 from serve_app.validation.body import validate_body
 
-NO_ROOM = "Your files take all the room that they may. Delete files that you no longer need."
+NO_ROOM = "Your files have reached their storage limit. Delete those you no longer need."
 
 _MAX_FIELD_BYTES = 4096
 _MAX_NAME_CHARS = 255

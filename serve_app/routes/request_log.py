@@ -99,7 +99,7 @@ async def list_requests(request: Request) -> Response:
         page = await log.page(where, query.limit, query.after)
     except UnknownCursor:
         raise BadRequest(
-            "Invalid 'after': take it from 'next' of the answer before.", param="after", code="invalid_value"
+            "Invalid 'after': take it from 'next' of the previous page.", param="after", code="invalid_value"
         ) from None
     has_more = page.next_cursor is not None
     data = [request_to_wire(record) for record in page.records]

@@ -94,7 +94,9 @@ class _Session:
             raw = (message.get("text") or "").encode() or message.get("bytes") or b""
             try:
                 if self._waiting.qsize() >= MAX_WAITING:
-                    raise BadRequest(f"No more than {MAX_WAITING} messages may wait. Send them in turn.")
+                    raise BadRequest(
+                        f"At most {MAX_WAITING} messages may wait. Send the next one when a turn has ended."
+                    )
                 self._services.sockets.keep(self.account, len(raw))
             except BadRequest as error:
                 await self.send_error(error)
@@ -214,5 +216,6 @@ def _read(raw: bytes) -> tuple[ResponseRequest, bytes, bool]:
 
 def _too_old() -> ApiError:
     return BadRequest(
-        "This connection is an hour old. Open another one and go on there.", code="websocket_connection_limit_reached"
+        "This connection is an hour old. Open another one and continue there.",
+        code="websocket_connection_limit_reached",
     )

@@ -151,8 +151,8 @@ def _error_for(refused: UploadRefused, upload_id: str) -> ApiError:
             return BadRequest(message, param="part_ids", code="invalid_value")
         case WrongSize():
             message = (
-                f"Invalid 'part_ids': the parts hold {refused.num_bytes} bytes, which are not the 'bytes' that the "
-                "upload was created with. Add what is missing, or name other parts."
+                f"Invalid 'part_ids': the parts have {refused.num_bytes} bytes, but the upload was created with other "
+                "'bytes'. Add the missing parts, or send other ids."
             )
             return BadRequest(message, param="part_ids", code="upload_size_mismatch")
         case WrongChecksum():
@@ -162,7 +162,7 @@ def _error_for(refused: UploadRefused, upload_id: str) -> ApiError:
             message = f"You have {MAX_PENDING} uploads that have not ended. Complete or cancel one of them."
             return QuotaExceeded(message, code="upload_limit_exceeded")
         case TooManyParts():
-            message = f"An upload may have {MAX_PARTS} parts, which may hold as much as the largest file together."
+            message = f"An upload may have {MAX_PARTS} parts, as large as the largest file together."
             return BadRequest(message, param="data", code="upload_parts_limit_exceeded")
         case NoRoom():
             return QuotaExceeded(NO_ROOM)

@@ -81,7 +81,7 @@ def periods_of(query: PeriodQuery, max_buckets: Mapping[Width, int] = MAX_BUCKET
     if query.page is not None:
         place = query.page.removeprefix(_PAGE)
         if not place.isascii() or not place.isdigit() or len(place) > 12 or int(place) % WIDTH_S[width]:
-            raise BadRequest("Invalid 'page': take it from the answer before.", param="page", code="invalid_value")
+            raise BadRequest("Invalid 'page': take it from the previous page.", param="page", code="invalid_value")
         start = max(start, int(place))
     return Periods(width, start, num, end)
 

@@ -112,7 +112,7 @@ async def create_endpoint(request: Request) -> Response:
     try:
         made = await store.create(principal.account, body.name, body.url, body.event_types, by=actor_of(principal))
     except TooManyEndpoints:
-        message = f"You have {MAX_ENDPOINTS} webhook endpoints, as many as there may be. Delete one of them."
+        message = f"You have {MAX_ENDPOINTS} webhook endpoints, which is the limit. Delete one of them."
         raise QuotaExceeded(message, code="webhook_endpoint_limit_exceeded") from None
     return json_response(endpoint_to_wire(made, shows_secret=True))
 

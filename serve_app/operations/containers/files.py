@@ -68,7 +68,7 @@ def no_file(file_id: str) -> NotFound:
 def too_many(most: int) -> QuotaExceeded:
     """Return the error for an account with too many containers."""
     return QuotaExceeded(
-        f"You have {most} containers, as many as you may at once. Delete those that you no longer need.",
+        f"You have {most} containers, which is the limit. Delete those you no longer need.",
         code="too_many_containers",
     )
 

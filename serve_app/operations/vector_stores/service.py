@@ -69,7 +69,7 @@ def no_store(store_id: str, param: str | None = None) -> NotFound:
 def expired(store_id: str, param: str | None = None) -> BadRequest:
     """Return the error for a store that has expired."""
     return BadRequest(
-        f"Vector store with id '{shorten(store_id)}' has expired, and nothing is in it any more. Create a new one.",
+        f"Vector store with id '{shorten(store_id)}' has expired, and its content is gone. Create a new one.",
         param=param,
         code=EXPIRED,
     )
@@ -78,7 +78,7 @@ def expired(store_id: str, param: str | None = None) -> BadRequest:
 def too_many_stores(most: int) -> QuotaExceeded:
     """Return the error for an account with too many vector stores."""
     return QuotaExceeded(
-        f"You have {most} vector stores, as many as you may. Delete those that you no longer need.",
+        f"You have {most} vector stores, which is the limit. Delete those you no longer need.",
         code="too_many_vector_stores",
     )
 

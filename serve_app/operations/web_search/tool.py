@@ -68,7 +68,7 @@ _UNTRUSTED = (
 )
 _NO_ARGUMENTS = "{name} was called without what it needs. Call it with {wanted}."
 _UNKNOWN_ADDRESS = (
-    "This address was not opened: it has come up neither in a search nor in what the user said. Search for the page "
+    "This address was not opened: it appeared neither in a search nor in the user's messages. Search for the page "
     "first, and open it with the address that the search returns."
 )
 _NOT_ALLOWED = "This address was not opened: only pages of these domains may be: {domains}."
@@ -268,7 +268,7 @@ def _found(page: PageText, pattern: str) -> str:
     places = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
     spans = [found.span() for found in places.finditer(page.text)] if words else []
     if not spans:
-        return _marked(f"{page.title}\n{page.url}\n\nThe text does not stand in this page.")
+        return _marked(f"{page.title}\n{page.url}\n\nThe text is not in this page.")
     shown = [
         "..." + page.text[max(0, start - _AROUND_CHARS) : end + _AROUND_CHARS].strip() + "..."
         for start, end in spans[:_MAX_PLACES]

@@ -69,7 +69,7 @@ GOLDEN = [
         "invalid_request_error",
         "invalid_api_key",
         None,
-        "This API key was revoked or has expired while the answer was made.",
+        "This API key was revoked or has expired while the answer was generated.",
     ),
     (
         api.PermissionDenied("This API key may not create embeddings."),

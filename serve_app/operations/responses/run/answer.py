@@ -20,7 +20,7 @@ from serve_app.operations.responses.prompt.reading import RememberedResponse
 from serve_app.operations.responses.run.loop import ResponseRun
 from serve_app.telemetry.log import log_bug
 
-NOT_STORED = "The response was made, but could not be stored. Please retry your request."
+NOT_STORED = "The response was generated, but could not be stored. Please retry your request."
 
 
 class ResponseAnswer:

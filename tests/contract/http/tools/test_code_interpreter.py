@@ -229,7 +229,7 @@ async def test_no_container_to_be_had_fails_the_call_only(world, interpreter):
     script(world, runs("1"), said("Sorry."))
     final = await respond(world)
     assert calls_of(final)[0]["status"] == "failed"
-    assert "as many as you may" in messages(world)[2]["content"]
+    assert "which is the limit" in messages(world)[2]["content"]
     assert final["status"] == "completed"
 
 

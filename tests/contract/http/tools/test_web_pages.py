@@ -38,7 +38,7 @@ async def test_pages_are_opened_and_searched(world, web):
     assert {call["status"] for call in calls_of(final)} == {"completed"}
     assert "It is sunny, 24 degrees." in told_model(world, 1)
     assert "20 places" in told_model(world, 2)
-    assert "does not stand in this page" in told_model(world, 3)
+    assert "is not in this page" in told_model(world, 3)
     assert web.visited == ["weather.example/lisbon"]  # Once for all.
 
 
