@@ -58,19 +58,50 @@ def empty_string(at: str = "") -> PydanticCustomError:
     )
 
 
+def clash(first: str, second: str, at: str, advice: LiteralString = "") -> PydanticCustomError:
+    """Return the refusal of two fields that exclude each other."""
+    sentence = f"Setting '{first}' and '{second}' at the same time is not supported.{advice}"
+    return refusal("invalid_parameter_combination", sentence, at)
+
+
+def only_when(condition: LiteralString, at: str) -> PydanticCustomError:
+    """Return the refusal of a field that another one must allow."""
+    return refusal("invalid_value", f"The '{{param}}' parameter is only allowed when {condition}.", at)
+
+
+def unsupported(at: str, where: LiteralString = "with this model") -> PydanticCustomError:
+    """Return the refusal of a known field."""
+    return refusal("unsupported_parameter", f"Unsupported parameter: '{{param}}' is not supported {where}.", at)
+
+
+def unsupported_value(value: str, supported: LiteralString, at: str = ".type") -> PydanticCustomError:
+    """Return the refusal of a known value of a field."""
+    return refusal(
+        "unsupported_value",
+        f"Unsupported value: '{{param}}' does not support '{value}' with this model. Supported values are: "
+        f"{supported}.",
+        at,
+    )
+
+
+def check_string(text: str, max_chars: int, at: str) -> None:
+    """Check the length of a string."""
+    if len(text) > max_chars:
+        raise refusal(
+            "string_above_max_length",
+            f"Invalid '{{param}}': string too long. Expected a string with maximum length {max_chars}, but got a "
+            f"string with length {len(text)} instead.",
+            at,
+        )
+
+
 def _check_stop(stop: str | list[str]) -> str | list[str]:
     sequences = [stop] if isinstance(stop, str) else stop
     for index, sequence in enumerate(sequences):
         at = "" if isinstance(stop, str) else f"[{index}]"
         if not sequence:
             raise empty_string(at)
-        if len(sequence) > MAX_STOP_CHARS:
-            raise refusal(
-                "string_above_max_length",
-                f"Invalid '{{param}}': string too long. Expected a string with maximum length {MAX_STOP_CHARS}, but "
-                f"got a string with length {len(sequence)} instead.",
-                at,
-            )
+        check_string(sequence, MAX_STOP_CHARS, at)
     return stop
 
 
@@ -100,6 +131,16 @@ def _check_logit_bias(biases: dict[str, Any]) -> dict[str, Any]:
     return biases
 
 
+def check_metadata_value(value: str) -> None:
+    """Check the length of a value of metadata or attributes."""
+    if len(value) > MAX_METADATA_VALUE_CHARS:
+        raise refusal(
+            "string_above_max_length",
+            f"Invalid value in '{{param}}': string too long. Expected values with maximum length "
+            f"{MAX_METADATA_VALUE_CHARS}, but got one with length {len(value)} instead.",
+        )
+
+
 def _check_metadata(pairs: dict[str, Any]) -> dict[str, Any]:
     check_size(pairs, MAX_METADATA_PAIRS)
     for key, value in pairs.items():
@@ -111,12 +152,7 @@ def _check_metadata(pairs: dict[str, Any]) -> dict[str, Any]:
             )
         if not isinstance(value, str):
             raise refusal("invalid_type", "Invalid type in '{param}': expected every value to be a string.")
-        if len(value) > MAX_METADATA_VALUE_CHARS:
-            raise refusal(
-                "string_above_max_length",
-                f"Invalid value in '{{param}}': string too long. Expected values with maximum length "
-                f"{MAX_METADATA_VALUE_CHARS}, but got one with length {len(value)} instead.",
-            )
+        check_metadata_value(value)
     return pairs
 
 
@@ -156,18 +192,14 @@ class StreamOptions(WireModel):
 def check_stream_options(options: WireModel | None, stream: bool | None) -> None:
     """Check that stream options are only sent with a stream."""
     if options is not None and not stream:
-        raise refusal(
-            "invalid_value", "The '{param}' parameter is only allowed when 'stream' is enabled.", "stream_options"
-        )
+        raise only_when("'stream' is enabled", "stream_options")
 
 
 def check_unsupported(request: WireModel, names: Iterable[str], where: LiteralString) -> None:
     """Check that known fields that are not supported are left out."""
     for name in names:
         if getattr(request, name) is not None:
-            raise refusal(
-                "unsupported_parameter", f"Unsupported parameter: '{{param}}' is not supported {where}.", name
-            )
+            raise unsupported(name, where)
 
 
 def estimate_tokens(texts: Iterable[str]) -> int:

@@ -29,8 +29,11 @@ from serve_app.schemas.base import (
     TopP,
     check_stream_options,
     check_unsupported,
+    clash,
     estimate_tokens,
+    only_when,
     refusal,
+    unsupported_value,
 )
 from serve_app.schemas.chat_dialect import DROPPED, ChatOptions, check_prompt_end, needs_rewrite, rewrite
 from serve_app.schemas.engine_options import REFUSED_IN_CHAT
@@ -105,17 +108,9 @@ class ChatRequest(ChatOptions):
         check_tool_choice(self.tool_choice, self.tools)
         check_stream_options(self.stream_options, self.stream)
         if self.top_logprobs and not self.logprobs:
-            raise refusal(
-                "invalid_value",
-                "The '{param}' parameter is only allowed when 'logprobs' is enabled.",
-                "top_logprobs",
-            )
+            raise only_when("'logprobs' is enabled", "top_logprobs")
         if self.max_tokens is not None and self.max_completion_tokens is not None:
-            raise refusal(
-                "invalid_parameter_combination",
-                "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
-                "max_completion_tokens",
-            )
+            raise clash("max_tokens", "max_completion_tokens", "max_completion_tokens")
         self.check_options(REFUSED_IN_CHAT, stream=self.is_stream, logprobs=bool(self.logprobs))
         self.check_lengths(self.max_tokens_bound())
         check_prompt_end(self.continue_final_message, self.add_generation_prompt)
@@ -128,11 +123,7 @@ class ChatRequest(ChatOptions):
     def _check_supported(self) -> None:
         check_unsupported(self, _UNSUPPORTED, "with this model")
         if self.modalities and "audio" in self.modalities:
-            raise refusal(
-                "unsupported_value",
-                "Unsupported value: '{param}' does not support 'audio' with this model. Supported values are: 'text'.",
-                "modalities",
-            )
+            raise unsupported_value("audio", "'text'", "modalities")
 
     def _check_form_beside_tools(self) -> None:
         is_tag = isinstance(self.response_format, StructuralTagFormat)
@@ -148,11 +139,7 @@ class ChatRequest(ChatOptions):
 
     def _check_functions(self) -> None:
         if self.functions is not None and self.tools is not None:
-            raise refusal(
-                "invalid_parameter_combination",
-                "Setting 'functions' and 'tools' at the same time is not supported. Use 'tools'.",
-                "functions",
-            )
+            raise clash("functions", "tools", "functions", " Use 'tools'.")
         call = self.function_call
         if call is None or isinstance(call, str):
             return

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import orjson
 from pydantic import AfterValidator, Field
 
-from serve_app.schemas.base import SMALLEST_TEMPERATURE, SMALLEST_TOP_P, refusal
+from serve_app.schemas.base import SMALLEST_TEMPERATURE, SMALLEST_TOP_P, clash, refusal
 from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, REFUSED_IN_CHAT, GenerationOptions
 from serve_app.schemas.messages import AssistantMessage, Message
 from serve_app.schemas.structured_outputs import rewrite_form
@@ -100,11 +100,7 @@ TemplateArguments = Annotated[dict[str, Any], AfterValidator(_check_template_arg
 def check_prompt_end(continues_message: bool | None, adds_prompt: bool | None) -> None:
     """Check that the model continues the last message or begins a new one, not both."""
     if continues_message and adds_prompt:
-        raise refusal(
-            "invalid_parameter_combination",
-            "Setting 'continue_final_message' and 'add_generation_prompt' at the same time is not supported.",
-            "continue_final_message",
-        )
+        raise clash("continue_final_message", "add_generation_prompt", "continue_final_message")
 
 
 class ChatOptions(GenerationOptions):

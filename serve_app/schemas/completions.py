@@ -20,6 +20,7 @@ from serve_app.schemas.base import (
     TopP,
     check_stream_options,
     refusal,
+    unsupported,
 )
 from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, REFUSED_IN_COMPLETIONS, GenerationOptions
 from serve_app.schemas.prompts import Input, count_inputs, count_tokens, texts_in
@@ -61,11 +62,7 @@ class CompletionRequest(GenerationOptions):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.suffix:
-            raise refusal(
-                "unsupported_parameter",
-                "Unsupported parameter: '{param}' is not supported with this model.",
-                "suffix",
-            )
+            raise unsupported("suffix")
         if self.best_of not in (None, 1, self.n):
             raise refusal(
                 "unsupported_value",

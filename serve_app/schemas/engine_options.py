@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from serve_app.schemas.base import OperationRequest, WireModel, refusal
+from serve_app.schemas.base import OperationRequest, WireModel, check_string, only_when, refusal
 from serve_app.schemas.prompts import check_tokens
 from serve_app.schemas.structured_outputs import (
     GUIDED,
@@ -89,13 +89,7 @@ def _check_words(words: list[str]) -> list[str]:
     for index, word in enumerate(words):
         if not word.strip():
             raise refusal("empty_string", "Invalid '{param}': empty string. Every word needs a letter.", f"[{index}]")
-        if len(word) > MAX_BAD_WORD_CHARS:
-            raise refusal(
-                "string_above_max_length",
-                f"Invalid '{{param}}': string too long. Expected a string with maximum length {MAX_BAD_WORD_CHARS}, "
-                f"but got a string with length {len(word)} instead.",
-                f"[{index}]",
-            )
+        check_string(word, MAX_BAD_WORD_CHARS, f"[{index}]")
     return words
 
 
@@ -252,9 +246,7 @@ class GenerationOptions(SamplingOptions, PromptOptions):
         check_refused(self, refused)
         check_one_form(self.forms())
         if self.prompt_logprobs is not None and stream:
-            raise refusal(
-                "invalid_value", "The '{param}' parameter is only allowed when 'stream' is off.", "prompt_logprobs"
-            )
+            raise only_when("'stream' is off", "prompt_logprobs")
         if (name := self.prompt_logprobs_field()) is not None and (getattr(self, "n", None) or 1) > 1:
             raise refusal(
                 "invalid_value",
@@ -263,6 +255,4 @@ class GenerationOptions(SamplingOptions, PromptOptions):
                 name,
             )
         if self.logprob_token_ids and not logprobs:
-            raise refusal(
-                "invalid_value", "The '{param}' parameter is only allowed when 'logprobs' is set.", "logprob_token_ids"
-            )
+            raise only_when("'logprobs' is set", "logprob_token_ids")

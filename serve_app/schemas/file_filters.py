@@ -7,8 +7,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, Tag, model_validato
 from serve_app.schemas.base import (
     MAX_METADATA_KEY_CHARS,
     MAX_METADATA_PAIRS,
-    MAX_METADATA_VALUE_CHARS,
     WireModel,
+    check_metadata_value,
     check_size,
     refusal,
 )
@@ -121,12 +121,8 @@ def _check_attributes(pairs: dict[str, Any]) -> dict[str, Any]:
             raise refusal(
                 "invalid_type", "Invalid type in '{param}': expected every value to be a string, a number or a boolean."
             )
-        if isinstance(value, str) and len(value) > MAX_METADATA_VALUE_CHARS:
-            raise refusal(
-                "string_above_max_length",
-                f"Invalid value in '{{param}}': string too long. Expected values with maximum length "
-                f"{MAX_METADATA_VALUE_CHARS}, but got one with length {len(value)} instead.",
-            )
+        if isinstance(value, str):
+            check_metadata_value(value)
     return pairs
 
 

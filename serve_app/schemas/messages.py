@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Tag, model_validator
 
-from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal
+from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal, unsupported, unsupported_value
 
 IMAGE_TOKENS = 765  # What OpenAI counts for a medium picture; an estimate here.
 
@@ -67,12 +67,7 @@ class UnsupportedPart(WireModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse(cls, data: Any) -> Any:
-        raise refusal(
-            "unsupported_value",
-            f"Unsupported value: '{{param}}' does not support '{data['type']}' with this model. Supported values are: "
-            "'text' and 'image_url'.",
-            ".type",
-        )
+        raise unsupported_value(data["type"], "'text' and 'image_url'")
 
 
 TextParts = Annotated[list[TextPart], Field(fail_fast=True, min_length=1), Tag("?array of objects")]
@@ -223,11 +218,7 @@ def _check_answered(unanswered: set[str], index: int) -> None:
 
 def _check_says_something(message: AssistantMessage, index: int) -> None:
     if message.audio is not None:
-        raise refusal(
-            "unsupported_parameter",
-            "Unsupported parameter: '{param}' is not supported with this model.",
-            f"messages[{index}].audio",
-        )
+        raise unsupported(f"messages[{index}].audio")
     if message.content is None and not message.tool_calls and message.function_call is None and not message.refusal:
         raise refusal(
             "invalid_type",

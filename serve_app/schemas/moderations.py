@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from serve_app.schemas.base import ModelId, OperationRequest, WireModel, refusal
+from serve_app.schemas.base import ModelId, OperationRequest, WireModel, refusal, unsupported_value
 from serve_app.schemas.prompts import MAX_INPUTS
 
 MAX_CHARS = 1_000_000
@@ -42,11 +42,7 @@ class ImageInput(WireModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse(cls, data: Any) -> Any:
-        raise refusal(
-            "unsupported_value",
-            "Unsupported value: '{param}' does not support 'image_url' with this model. Supported values are: 'text'.",
-            ".type",
-        )
+        raise unsupported_value("image_url", "'text'")
 
 
 def _kind_of_input(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
-from serve_app.schemas.base import Name, WireModel, refusal
+from serve_app.schemas.base import Name, WireModel, clash, refusal
 from serve_app.schemas.json_schema import MAX_ENUM_CHARS, MAX_ENUM_VALUES, check_json_schema, check_pattern
 from serve_app.schemas.lark import LarkRefused, is_lark, lark_to_ebnf
 from serve_app.validation.body import JsonRefused, parse_json
@@ -143,11 +143,7 @@ def check_one_form(forms: Iterable[str]) -> None:
     """Check that at most one field sets the answer's form, given the names of those that do."""
     given = list(forms)
     if len(given) > 1:
-        raise refusal(
-            "invalid_parameter_combination",
-            f"Setting '{given[0]}' and '{given[1]}' at the same time is not supported.",
-            given[1],
-        )
+        raise clash(given[0], given[1], given[1])
 
 
 def rewrite_form(body: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, Tag, model_validator
 
-from serve_app.schemas.base import Name, WireModel, refusal
+from serve_app.schemas.base import Name, WireModel, refusal, unsupported_value
 from serve_app.schemas.json_schema import check_json_schema
 
 MAX_TOOLS = 128
@@ -36,11 +36,7 @@ class CustomTool(WireModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse(cls, data: Any) -> Any:
-        raise refusal(
-            "unsupported_value",
-            "Unsupported value: '{param}' does not support 'custom' with this model. Supported values are: 'function'.",
-            ".type",
-        )
+        raise unsupported_value("custom", "'function'")
 
 
 class FunctionName(WireModel):
