@@ -24,7 +24,6 @@ from serve_app.http.middleware import RequestMiddleware
 from serve_app.operations.moderations import ModerationOperation
 from serve_app.operations.registry import find_engine_operation
 from serve_app.routes import (
-    audit_logs,
     batches,
     containers,
     conversations,
@@ -34,9 +33,9 @@ from serve_app.routes import (
     health,
     keys,
     limits,
+    logs,
     models,
     organization_keys,
-    request_log,
     responses,
     responses_socket,
     uploads,
@@ -169,10 +168,10 @@ ROUTES = [
     Route(_USAGE + "/file_search_calls", usage.show_file_searches),
     Route(_USAGE + "/web_search_calls", usage.show_web_searches),
     Route("/v1/organization/costs", usage.show_costs),
-    Route("/v1/organization/requests", request_log.list_requests),
+    Route("/v1/organization/requests", logs.list_requests),
     Route("/v1/organization/limits", limits.list_limits),
     Route("/v1/organization/latency", limits.show_latency),
-    Route("/v1/organization/audit_logs", audit_logs.list_audit_logs),
+    Route("/v1/organization/audit_logs", logs.list_audit_logs),
     Route("/openapi.json", documentation.show_document),
     Route("/docs", documentation.show_page),
     Route("/livez", health.report_liveness),

@@ -13,6 +13,7 @@ from typing import Self
 
 from deployments.limits.contract import Denied, Gatekeeper, Granted, Quota
 from deployments.models.contract.engine import Usage
+from deployments.waiting import Lanes
 from deployments.patience import USUAL, Patience
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import weighted

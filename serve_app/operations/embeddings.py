@@ -7,8 +7,8 @@ from deployments.operations import Operation
 from serve_app.errors.api import BadRequest
 from serve_app.operations.routing import unsupported_parameter
 from serve_app.operations.whole import WholeOperation
+from serve_app.schemas.base import count_inputs
 from serve_app.schemas.embeddings import EmbeddingList, EmbeddingRequest
-from serve_app.schemas.prompts import count_inputs
 
 
 class EmbeddingOperation(WholeOperation[EmbeddingRequest]):

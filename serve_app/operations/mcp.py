@@ -19,7 +19,6 @@ from serve_app.errors.api import BadRequest, shorten
 from serve_app.operations.responses.events.server_call import FieldInWriting
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.prompt.history import CALL_WENT_WRONG, NO_OUTPUT
-from serve_app.operations.responses.tools.approvals import approved_requests, function_name
 from serve_app.operations.responses.tools.contract import (
     CUT,
     ApprovedCall,
@@ -30,6 +29,7 @@ from serve_app.operations.responses.tools.contract import (
     ToolResources,
     WritingTool,
 )
+from serve_app.operations.responses.tools.tool_set import approved_requests, function_name
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.responses.mcp import MAX_TOOL_NAME_CHARS, McpTool
 

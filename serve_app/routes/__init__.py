@@ -1,1 +1,1 @@
-"""The endpoints: one file per resource of the interface, each function short enough to read at a glance."""
+"""The endpoints, one module for each resource, with the bodies that only they use."""

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from deployments.operations import Operation
-from deployments.span_names import ADMISSION
+from deployments.steps import ADMISSION
 from deployments.state.audit_log import Actor
 from deployments.state.identity.principal import Principal
 from deployments.steps import step

@@ -7,8 +7,9 @@ import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
 from starlette.requests import Request
 
 from deployments.state.files.content import FileWriter, NewFile
@@ -20,14 +21,32 @@ from serve_app.errors.capacity import QuotaExceeded
 from serve_app.http.body_limits import declared_bytes
 from serve_app.http.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
 from serve_app.routes.paging import parse_number
-from serve_app.schemas.files import FileForm
+from serve_app.schemas.base import WireModel
 from serve_app.services import Services
 from serve_app.validation.body import validate_body
 
+MIN_LIFETIME_S = 3600
+MAX_LIFETIME_S = 2_592_000
+
+UploadPurpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]
 NO_ROOM = "Your files have reached their storage limit. Delete those you no longer need."
 
 _MAX_FIELD_BYTES = 4096
 _MAX_NAME_CHARS = 255
+
+
+class ExpiresAfter(WireModel):
+    """When an object expires, in seconds after its creation."""
+
+    anchor: Literal["created_at"]
+    seconds: Annotated[int, Field(ge=MIN_LIFETIME_S, le=MAX_LIFETIME_S)]
+
+
+class FileForm(WireModel):
+    """The fields of an upload besides the file."""
+
+    purpose: UploadPurpose
+    expires_after: ExpiresAfter | None = None
 
 
 async def receive_file(request: Request, services: Services, principal: Principal) -> StoredFile:

@@ -1,7 +1,9 @@
 """/v1/files: uploads streamed into storage, lists, content by range, deletion."""
 
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -11,9 +13,24 @@ from deployments.state.files.store import Page as FilePage
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import Conflict, NotFound, RetentionForbids, shorten
 from serve_app.routes.endpoint import Deleted, answers, caller, deleted_response, json_response, services_of
-from serve_app.routes.file_content import begin_content, parse_range, receive_file
+from serve_app.routes.file_content import FileForm, begin_content, parse_range, receive_file
 from serve_app.routes.paging import Page, list_to_wire, parse_query
-from serve_app.schemas.files import FileQuery, FileUpload, file_to_wire
+from serve_app.schemas.base import WireModel
+
+
+class FileUpload(FileForm):
+    """An upload; its file is read piece by piece."""
+
+    file: bytes
+
+
+class FileQuery(WireModel):
+    """The query of a list of files."""
+
+    purpose: Annotated[str, Field(max_length=64)] | None = None
+    limit: Annotated[int, Field(ge=1, le=10_000)] = 10_000
+    order: Literal["asc", "desc"] = "desc"
+    after: Annotated[str, Field(max_length=128)] | None = None
 
 
 @answers("openai.types.FileObject", form=FileUpload)
@@ -98,3 +115,18 @@ async def _find(request: Request, principal: Principal) -> StoredFile:
 
 def _unknown(file_id: str, param: str = "id") -> NotFound:
     return NotFound(f"No such File object: {shorten(file_id)}", param=param)
+
+
+def file_to_wire(file: StoredFile) -> dict[str, Any]:
+    """Return a file for a client."""
+    return {
+        "id": file.file_id,
+        "object": "file",
+        "bytes": file.num_bytes,
+        "created_at": int(file.created_at),
+        "expires_at": int(file.expires_at),
+        "filename": file.filename,
+        "purpose": file.purpose,
+        "status": "processed",
+        "status_details": None,
+    }

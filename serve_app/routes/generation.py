@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from deployments.span_names import RECEIVE
+from deployments.steps import RECEIVE
 from deployments.steps import step
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.contract import Body, DescribedOperation, RunnableOperation

@@ -15,9 +15,8 @@ from serve_app.http.admission import Ticket
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.contract import Outcome
 from serve_app.operations.responses.events.writer import DONE, frame, new_id, usage_from_wire
-from serve_app.operations.responses.operation import ResponseOperation
+from serve_app.operations.responses.operation import PromptQuery, ResponseOperation
 from serve_app.operations.responses.prompt.turn import Turn
-from serve_app.operations.responses.queries import PromptQuery
 from serve_app.operations.responses.replay import replay
 from serve_app.operations.service_tiers import find_terms
 from serve_app.routes.endpoint import (

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Annotated, Any
 
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.operations import Operation
 from deployments.state.files.content import FileWriter
+from deployments.state.files.store import StoredFile
 from deployments.state.identity.principal import Principal
 from deployments.state.uploads.rows import (
     MAX_PART_BYTES,
@@ -15,6 +18,8 @@ from deployments.state.uploads.rows import (
     MAX_PENDING,
     NewUpload,
     NoRoom,
+    StoredPart,
+    StoredUpload,
     TooManyParts,
     TooManyUploads,
     UnknownPart,
@@ -28,15 +33,37 @@ from serve_app.errors.api import ApiError, BadRequest, BodyTooLarge, Conflict, N
 from serve_app.errors.capacity import QuotaExceeded
 from serve_app.http.forms import PartBegin, PartData
 from serve_app.routes.endpoint import answers, caller, json_response, services_of
-from serve_app.routes.file_content import NO_ROOM, check_name, clean, form_events
-from serve_app.schemas.files import (
-    UploadCompleteRequest,
-    UploadCreateRequest,
-    UploadPartForm,
-    part_to_wire,
-    upload_to_wire,
-)
+from serve_app.routes.file_content import NO_ROOM, ExpiresAfter, UploadPurpose, check_name, clean, form_events
+from serve_app.routes.files import file_to_wire
+from serve_app.schemas.base import WireModel
 from serve_app.validation.body import parse_body
+
+_MAX_BYTES = 2**53
+
+
+class UploadCreateRequest(WireModel):
+    """An upload to be created, for a file of `bytes` bytes, which expires as `expires_after` says."""
+
+    bytes: Annotated[int, Field(ge=1, le=_MAX_BYTES)]
+    filename: Annotated[str, Field(min_length=1, max_length=255)]
+    mime_type: Annotated[str, Field(min_length=1, max_length=255)]
+    purpose: UploadPurpose
+    expires_after: ExpiresAfter | None = None
+
+
+class UploadPartForm(WireModel):
+    """A part of an upload; its data is read piece by piece."""
+
+    data: bytes
+
+
+class UploadCompleteRequest(WireModel):
+    """The parts of an upload in order, and the expected MD5 checksum of the file."""
+
+    part_ids: Annotated[
+        list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=MAX_PARTS, fail_fast=True)
+    ]
+    md5: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{32}$")] | None = None
 
 
 @answers("openai.types.Upload", body=UploadCreateRequest)
@@ -168,3 +195,28 @@ def _error_for(refused: UploadRefused, upload_id: str) -> ApiError:
             return QuotaExceeded(NO_ROOM)
         case _:
             return ApiError()
+
+
+def upload_to_wire(upload: StoredUpload, file: StoredFile | None = None) -> dict[str, Any]:
+    """Return an upload for a client, with its file once there is one."""
+    return {
+        "id": upload.upload_id,
+        "object": "upload",
+        "bytes": upload.num_bytes,
+        "created_at": int(upload.created_at),
+        "expires_at": int(upload.expires_at),
+        "filename": upload.filename,
+        "purpose": upload.purpose,
+        "status": upload.status,
+        "file": None if file is None else file_to_wire(file),
+    }
+
+
+def part_to_wire(part: StoredPart) -> dict[str, Any]:
+    """Return a part of an upload for a client."""
+    return {
+        "id": part.part_id,
+        "object": "upload.part",
+        "created_at": int(part.created_at),
+        "upload_id": part.upload_id,
+    }

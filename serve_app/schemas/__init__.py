@@ -1,1 +1,1 @@
-"""What clients may send and what they get, one module per resource; says nothing of HTTP or engines."""
+"""The bodies that clients send and read, one module for each operation or resource."""

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from serve_app.schemas.base import (
     SMALLEST_TEMPERATURE,
     SMALLEST_TOP_P,
+    Input,
     LogitBias,
     ModelId,
     NumChoices,
@@ -19,11 +20,13 @@ from serve_app.schemas.base import (
     Temperature,
     TopP,
     check_stream_options,
+    count_inputs,
+    count_tokens,
     refusal,
+    texts_in,
     unsupported,
 )
 from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, REFUSED_IN_COMPLETIONS, GenerationOptions
-from serve_app.schemas.prompts import Input, count_inputs, count_tokens, texts_in
 from serve_app.schemas.structured_outputs import ResponseFormat, check_response_format, rewrite_form
 
 AFFINITY_CHARS = 1024

@@ -6,9 +6,8 @@ import orjson
 from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
-from serve_app.schemas.base import ModelId, empty_string, refusal
+from serve_app.schemas.base import Input, ModelId, count_tokens, empty_string, refusal, texts_in
 from serve_app.schemas.engine_options import REFUSED_IN_EMBEDDINGS, PromptOptions, check_refused
-from serve_app.schemas.prompts import Input, count_tokens, texts_in
 
 MAX_TOKENS = 300_000
 

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from serve_app.schemas.base import OperationRequest, WireModel, check_string, only_when, refusal
-from serve_app.schemas.prompts import check_tokens
+from serve_app.schemas.base import OperationRequest, WireModel, check_string, check_tokens, only_when, refusal
 from serve_app.schemas.structured_outputs import (
     GUIDED,
     Choice,

@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from serve_app.schemas.base import ModelId, OperationRequest, WireModel, refusal, unsupported_value
-from serve_app.schemas.prompts import MAX_INPUTS
+from serve_app.schemas.base import MAX_INPUTS, ModelId, OperationRequest, WireModel, refusal, unsupported_value
 
 MAX_CHARS = 1_000_000
 

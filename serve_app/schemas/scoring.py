@@ -10,9 +10,16 @@ import orjson
 from pydantic import Discriminator, Field, Tag, model_validator
 from typing_extensions import TypedDict
 
-from serve_app.schemas.base import ModelId, OperationRequest, WireModel, check_unsupported, empty_string, refusal
+from serve_app.schemas.base import (
+    MAX_INPUTS,
+    ModelId,
+    OperationRequest,
+    WireModel,
+    check_unsupported,
+    empty_string,
+    refusal,
+)
 from serve_app.schemas.engine_options import Truncation
-from serve_app.schemas.prompts import MAX_INPUTS
 
 MAX_INSTRUCTION_CHARS = 8192
 

@@ -6,11 +6,18 @@ import orjson
 from pydantic import model_validator
 from typing_extensions import TypedDict
 
-from serve_app.schemas.base import Effort, ModelId, OperationRequest, check_unsupported, estimate_tokens, refusal
+from serve_app.schemas.base import (
+    Effort,
+    ModelId,
+    OperationRequest,
+    Tokens,
+    check_unsupported,
+    estimate_tokens,
+    refusal,
+)
 from serve_app.schemas.chat_dialect import TemplateArguments, check_prompt_end, rewrite
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.messages import Messages, check_conversation, num_images, texts_of
-from serve_app.schemas.prompts import Tokens
 from serve_app.schemas.tools import FunctionTool, Tools
 
 _CHAT_FIELDS = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from deployments.operations import MODEL_OPERATIONS, Operation
-from serve_app.validation.json_limits import JsonRefused, parse_json
+from serve_app.validation.body import JsonRefused, parse_json
 
 MAX_CUSTOM_ID_CHARS = 512
 MAX_ERRORS = 100

@@ -1,5 +1,6 @@
 """The account's batches: shown, cancelled, and uploaded. Every bad line is shown before anything starts."""
 
+from serve_app.validation.batch_lines import LineSplitter, Rules, Validation, validate
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,9 +14,7 @@ from deployments.state.files.store import FileNotFound, StoredFile
 from serve_app.console.visit import Visit, redirect
 from serve_app.errors.api import NotFound
 from serve_app.routes import batches, files
-from serve_app.routes.batches import change_batch
-from serve_app.schemas.batches import BatchCreateRequest
-from serve_app.validation.batch_lines import LineSplitter, Rules, Validation, validate
+from serve_app.routes.batches import BatchCreateRequest, change_batch
 from serve_app.validation.body import validate_body
 
 _PAGE_SIZE = 25

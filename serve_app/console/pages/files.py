@@ -12,7 +12,7 @@ from serve_app.console.visit import Visit, redirect
 from serve_app.errors.api import NotFound
 from serve_app.operations.vector_stores.search import FileSearch
 from serve_app.routes import files, vector_stores
-from serve_app.routes.access import trace_of
+from serve_app.routes.endpoint import trace_of
 from serve_app.schemas.file_filters import SearchRequest
 from serve_app.validation.body import validate_body
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from serve_app.errors.api import BadRequest
 from serve_app.operations.responses.prompt.history import NO_OUTPUT, History
 from serve_app.operations.responses.storage import items_of
-from serve_app.operations.responses.tools.approvals import approved_requests, check_approvals, function_name
+from serve_app.operations.responses.tools.tool_set import approved_requests, check_approvals, function_name
 
 USER = {"role": "user", "content": "a"}
 SAID = {"role": "assistant", "content": "a"}

@@ -14,8 +14,7 @@ from serve_app.operations.chat import check_features
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.history import Message
 from serve_app.operations.responses.prompt.turn import Turn, is_strict
-from serve_app.operations.responses.tools.approvals import function_name
-from serve_app.operations.responses.tools.tool_set import OfferedFunction
+from serve_app.operations.responses.tools.tool_set import OfferedFunction, function_name
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.responses.mcp import AllowedMcp, McpChoice
 from serve_app.schemas.responses.request import (

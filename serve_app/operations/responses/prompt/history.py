@@ -12,7 +12,7 @@ import orjson
 
 from serve_app.errors.api import BadRequest, shorten
 from serve_app.operations.responses.events.writer import Item
-from serve_app.operations.responses.tools.approvals import NOT_DECIDED, declined, function_name
+from serve_app.operations.responses.tools.tool_set import NOT_DECIDED, declined, function_name
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 

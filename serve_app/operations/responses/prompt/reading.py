@@ -17,7 +17,7 @@ from deployments.state.responses.values import (
     TurnMissing,
     TurnUnfinished,
 )
-from deployments.steps import step
+from deployments.steps import STORAGE, step
 from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse, shorten
 from serve_app.operations.responses.prompt.attachments import Attachments
 from serve_app.operations.responses.prompt.history import History, Message, ServerRun

@@ -13,7 +13,7 @@ from deployments.models.contract.engine import Summary
 from deployments.patience import USUAL
 from deployments.state.responses.store import ResponseStore
 from deployments.state.responses.values import StoredTurn
-from deployments.steps import step
+from deployments.steps import STORAGE, step
 from serve_app.errors.capacity import StoresAway
 from serve_app.operations.responses.events.writer import DONE, Item, frame, usage_from_wire
 from serve_app.operations.responses.prompt.reading import RememberedResponse

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from deployments.models.contract.engine import ToolUse, Usage
-from deployments.span_names import TOOL, TOOL_NAME
+from deployments.steps import TOOL, TOOL_NAME
 from deployments.steps import step
 from serve_app.operations.responses.events.server_call import OpenTool, ServerCall
 from serve_app.operations.responses.events.state import ResponseState

@@ -5,7 +5,7 @@ from random import SystemRandom
 from deployments.operations import Operation
 from deployments.tools.config import DiceConfig
 from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.operations.responses.tools.contract import ToolResources, SendEvent, ToolAnswer, ToolContext, ToolInUse
+from serve_app.operations.responses.tools.contract import SendEvent, ToolAnswer, ToolContext, ToolInUse, ToolResources
 from serve_app.schemas.responses.dice import DiceTool
 
 

@@ -1,11 +1,13 @@
-"""/v1/organization/requests: the request log, in pages or exported as CSV or JSON lines. It has no content.
+"""The logs of the organization: of requests, in pages or exported as CSV or JSON lines, and of changes (the audit log).
 
-An ordinary key sees its own account, if its scopes allow `usage`; an admin key sees all.
+Of /v1/organization/requests, an ordinary key sees its own account, if its scopes allow `usage`; an admin key sees all.
+/v1/organization/audit_logs has the changes of keys and configuration as OpenAI shows them, for admin keys only.
 """
 
 import csv
 import io
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import orjson
 from starlette.requests import Request
@@ -13,14 +15,15 @@ from starlette.responses import Response, StreamingResponse
 from typing_extensions import TypedDict
 
 from deployments.models.price import COST_PER_UNIT
+from deployments.state.audit_log import AuditEntry, AuditFilter, UnknownEntry
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.request_log import RequestFilter, UnknownCursor
 from deployments.state.usage.rollups import operation_of
 from serve_app.errors.api import BadRequest
-from serve_app.routes.endpoint import answers, json_response, services_of
-from serve_app.routes.paging import parse_query
+from serve_app.routes.endpoint import admin_caller, answers, json_response, services_of
+from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.routes.usage import accounts_of
-from serve_app.schemas.usage import RequestLogQuery
+from serve_app.schemas.usage import AuditQuery, RequestLogQuery
 from serve_app.telemetry.series import mean_inter_token_s
 
 _NO_ACCOUNT = ""
@@ -154,3 +157,65 @@ async def _as_csv(pages: AsyncIterator[Sequence[RequestRecord]]) -> AsyncIterato
             shown = {**request_to_wire(record)}
             writer.writerow(["" if shown[name] is None else shown[name] for name in columns])
         yield text.getvalue().encode()
+
+
+@answers(Page, of="openai.types.admin.organization.AuditLogListResponse", query=AuditQuery)
+async def list_audit_logs(request: Request) -> Response:
+    """Return the audit log, newest first."""
+    await admin_caller(request)
+    query = parse_query(request, AuditQuery)
+    where = AuditFilter(
+        events=_values(query.event_types),
+        actor_ids=_values(query.actor_ids),
+        targets=_values(query.resource_ids),
+        accounts=_values(query.project_ids),
+        since=_begin_of(query),
+        until=_end_of(query),
+    )
+    try:
+        page = await services_of(request).audit.page(where, query.limit, after=query.after, before=query.before)
+    except UnknownEntry as unknown:
+        raise unknown_after(str(unknown.args[0])) from None
+    return json_response(list_to_wire([entry_to_wire(entry) for entry in page.entries], has_more=page.has_more))
+
+
+def entry_to_wire(entry: AuditEntry) -> dict[str, Any]:
+    """Return an entry as OpenAI shows it, with the change under the name of the event."""
+    actor = entry.actor
+    shown: dict[str, Any]
+    if actor.kind == "api_key":
+        shown = {"type": "api_key", "api_key": {"id": actor.id, "type": "user"}}
+    else:  # OpenAI knows keys and sessions only.
+        name = actor.id if actor.kind == "session" else f"{actor.kind}:{actor.id}"
+        shown = {"type": "session", "session": {"user": {"id": name}}}
+    changed: dict[str, Any] = {"id": entry.target}
+    details = dict(entry.details)
+    if entry.event.startswith(("login.", "logout.")):
+        shown["session"]["ip_address"] = details.pop("ip_address", None)
+        changed |= details
+    elif details:
+        changed["data" if entry.event.endswith(".created") else "changes_requested"] = details
+    return {
+        "id": entry.entry_id,
+        "object": "organization.audit_log",
+        "type": entry.event,
+        "effective_at": int(entry.at),
+        "actor": shown,
+        "project": None if entry.account is None else {"id": entry.account, "name": entry.account},
+        entry.event: changed,
+    }
+
+
+def _begin_of(query: AuditQuery) -> float | None:
+    """Return the earliest time that the query allows; clients use whole seconds."""
+    begins = [query.effective_at_gte, None if query.effective_at_gt is None else query.effective_at_gt + 1]
+    return max((begin for begin in begins if begin is not None), default=None)
+
+
+def _end_of(query: AuditQuery) -> float | None:
+    ends = [query.effective_at_lt, None if query.effective_at_lte is None else query.effective_at_lte + 1]
+    return min((end for end in ends if end is not None), default=None)
+
+
+def _values(given: list[str] | None) -> tuple[str, ...] | None:
+    return None if given is None else tuple(given)
