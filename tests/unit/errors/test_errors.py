@@ -223,8 +223,8 @@ GOLDEN += [
         "server_error",
         "database_without_primary",
         None,
-        "The database takes no writes right now: it has no primary, or this region is cut off from it. What needs no "
-        "database goes on. Please retry your request.",
+        "The database takes no writes right now: it has no primary, or this region is cut off from it. Requests "
+        "that need no database still work. Please retry your request.",
     ),
     (
         api.WrongRegion(),

@@ -99,7 +99,7 @@ async def test_reserve_holds_what_prompts_really_take_but_never_more_than_a_minu
     ticket = await admission.admit(PRINCIPAL)
     await ticket.reserve(cost(bound=50))
     ticket.settle(Usage(250, 0))  # Two and a half times what was estimated.
-    admission._gatekeeper = second
+    admission.gatekeeper = second
     ticket = await admission.admit(PRINCIPAL)
     await ticket.reserve(cost(bound=bound, at_most=9_900))
     assert ticket.reserved_tokens == held

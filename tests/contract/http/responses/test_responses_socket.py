@@ -258,7 +258,7 @@ async def test_what_waits_is_bounded_in_bytes_over_all_connections_of_an_account
             await connection.send(turn)
             while (event := json.loads(await asyncio.wait_for(connection.recv(), 30)))["type"] != "error":
                 pass
-            assert (event["status"], event["error"]["message"][:33]) == (400, "The messages that wait in your co")
+            assert (event["status"], event["error"]["message"][:33]) == (400, "The waiting messages of your conn")
         gate.set()
         for connection in (first, second, first):
             assert (await Socket(connection).events())[-1]["type"] == "response.completed"

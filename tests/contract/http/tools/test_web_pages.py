@@ -64,7 +64,7 @@ async def test_an_address_that_nobody_named_is_not_opened(world, web, tail):
     script(world, searches("storm"), opens(f"http://{host}:{web.port}{tail}"), said("No."))
     final = await respond(world)
     assert [call["status"] for call in calls_of(final)] == ["completed", "failed"]
-    assert "neither in a search nor in what the user said" in told_model(world)
+    assert "neither in a search nor in the user's messages" in told_model(world)
     assert web.visited == []
 
 
