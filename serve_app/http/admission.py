@@ -13,10 +13,10 @@ from typing import Self
 
 from deployments.limits.contract import Denied, Gatekeeper, Granted, Quota
 from deployments.models.contract.engine import Usage
-from deployments.waiting import Lanes
 from deployments.patience import USUAL, Patience
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import weighted
+from deployments.waiting import Lanes
 from serve_app.errors.capacity import EngineOverloaded, RateLimited, render_duration
 from serve_app.http.auth import KeyWatch
 from serve_app.operations.contract import Cost

@@ -16,10 +16,9 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from deployments.operations import Operation
-from deployments.steps import ADMISSION
 from deployments.state.audit_log import Actor
 from deployments.state.identity.principal import Principal
-from deployments.steps import step
+from deployments.steps import ADMISSION, step
 from serve_app.http.admission import Ticket
 from serve_app.http.auth import authenticate, check_admin, key_digest
 from serve_app.http.middleware import TRACE

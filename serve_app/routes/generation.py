@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from deployments.steps import RECEIVE
-from deployments.steps import step
+from deployments.steps import RECEIVE, step
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.contract import Body, DescribedOperation, RunnableOperation
 from serve_app.operations.service_tiers import find_terms

@@ -1,6 +1,5 @@
 """The account's batches: shown, cancelled, and uploaded. Every bad line is shown before anything starts."""
 
-from serve_app.validation.batch_lines import LineSplitter, Rules, Validation, validate
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from serve_app.console.visit import Visit, redirect
 from serve_app.errors.api import NotFound
 from serve_app.routes import batches, files
 from serve_app.routes.batches import BatchCreateRequest, change_batch
+from serve_app.validation.batch_lines import LineSplitter, Rules, Validation, validate
 from serve_app.validation.body import validate_body
 
 _PAGE_SIZE = 25

@@ -11,8 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from deployments.models.contract.engine import ToolUse, Usage
-from deployments.steps import TOOL, TOOL_NAME
-from deployments.steps import step
+from deployments.steps import TOOL, TOOL_NAME, step
 from serve_app.operations.responses.events.server_call import OpenTool, ServerCall
 from serve_app.operations.responses.events.state import ResponseState
 from serve_app.operations.responses.events.writer import Item
