@@ -19,9 +19,8 @@ from deployments.detached import NAMESPACE, leave_when_drained, start_detached
 from deployments.state.housekeeping import Housekeeping, create_chores
 from deployments.state.regions.leader import HOUSEKEEPING, Leadership
 from deployments.state.webhooks.queue import DeliveryQueue
-from deployments.waiting import BackgroundLoop, keep_on
-from deployments.webhooks.delivering import Deliverer
-from deployments.webhooks.sending import WebhookSender
+from deployments.waiting import keep_on
+from deployments.webhooks import Deliverer, WebhookSender
 from serve_app.telemetry.log import log_bug
 
 logger = logging.getLogger(__name__)

@@ -5,17 +5,18 @@ has lost the input, lines that did not run are left out, since their `custom_id`
 """
 
 import secrets
-from collections.abc import AsyncIterator
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from batch.lines import read_custom_id, render_not_run
-from batch.segments import SegmentReader
-from batch.stores import Stores
+from batch.stores import SegmentStore, Stores
+from batch.validation import LineIndex
 from deployments.state.batches.ledger import BatchState
-from deployments.state.batches.rows import Batch
+from deployments.state.batches.rows import Batch, StoredSegment
 from deployments.state.disk import DiskReserve
 from deployments.state.files.content import ContentReader, FileWriter, NewFile
 from deployments.state.files.store import FileNotFound
@@ -24,6 +25,7 @@ from serve_app.validation.batch_lines import LineIndex
 
 PURPOSE = "batch_output"
 _WRITE_BYTES = 256 * 1024
+_MAX_CACHED_BYTES = 64 * 1024 * 1024
 _RESERVE_PART = 0.5
 """An output leaves half of the disk's reserve: the segments that it is made from are deleted once it is written."""
 _EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
@@ -131,6 +133,45 @@ async def _create(stack: AsyncExitStack, stores: Stores, batch: Batch) -> _Buffe
     return _BufferedFile(await stack.enter_async_context(stores.files.create(new)), stores.disk)
 
 
+class _SegmentReader:
+    """Reads single lines of the segments of one batch, through a cache of the segments read last."""
+
+    def __init__(self, store: SegmentStore, account: str, segments: Sequence[StoredSegment]) -> None:
+        self._store = store
+        self._account = account
+        self._segments = segments
+        self._where = {
+            entry.line: (number, entry) for number, segment in enumerate(segments) for entry in segment.entries
+        }
+        self._cache: OrderedDict[int, bytes] = OrderedDict()
+        self._cached_bytes = 0
+
+    def __contains__(self, line: int) -> bool:
+        return line in self._where
+
+    def has_failed(self, line: int) -> bool:
+        """Return whether a line of these segments failed."""
+        return self._where[line][1].is_failed
+
+    async def line(self, line: int) -> tuple[bytes, bool]:
+        """Return the output line of an input line, and whether it failed.
+
+        Raises:
+            StoreUnavailable, ContentLost: as `SegmentStore.read` does.
+        """
+        number, entry = self._where[line]
+        content = self._cache.get(number)
+        if content is None:
+            content = self._cache[number] = await self._store.read(self._account, self._segments[number])
+            self._cached_bytes += len(content)
+            while self._cached_bytes > _MAX_CACHED_BYTES and len(self._cache) > 1:
+                _, dropped = self._cache.popitem(last=False)
+                self._cached_bytes -= len(dropped)
+        else:
+            self._cache.move_to_end(number)
+        return content[entry.offset : entry.offset + entry.length], entry.is_failed
+
+
 class _OutputLines:
     """The output lines of a batch, in input order."""
 
@@ -148,7 +189,7 @@ class _OutputLines:
     async def open(self) -> None:
         """Load the segments of the batch."""
         segments = await self._stores.work.segments(self._batch.batch_id)
-        self._done = SegmentReader(self._stores.segments, self._batch.account, segments)
+        self._done = _SegmentReader(self._stores.segments, self._batch.account, segments)
 
     async def rendered(self) -> AsyncIterator[tuple[bytes, bool]]:
         """Yield each line, and whether it failed; a line that did not run says why."""

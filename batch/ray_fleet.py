@@ -17,9 +17,10 @@ import ray
 from ray.exceptions import RayActorError, RayError
 
 from batch.config import MAX_JOBS, SLICE_LINES
-from batch.fleet import FleetDown
+from batch.lines import Place
 from batch.setup import BatchSetup, log_errors
-from batch.worker import ClaimedBatch, LineWorker
+from batch.worker import ClaimedBatch, FleetDown, LineWorker
+from deployments.background_loop import BackgroundLoop
 from deployments.state.batches.ledger import Fenced
 from deployments.waiting import BackgroundLoop
 from serve_app.telemetry.log import log_bug
@@ -74,7 +75,7 @@ class LineCaller:
 
 
 class RayFleet:
-    """Implements `batch.fleet.Fleet` on a Ray cluster. Its processes end with the one that holds it."""
+    """Implements `batch.worker.Fleet` on a Ray cluster. Its processes end with the one that holds it."""
 
     def __init__(self, setup: BatchSetup) -> None:
         self._setup = setup

@@ -13,18 +13,18 @@ from functools import partial
 
 from batch.calls import begin_trace, failed
 from batch.config import BatchConfig
-from batch.fleet import Fleet, FleetDown
 from batch.input import INPUT_LOST, BatchInput
 from batch.lines import read_custom_id
 from batch.merge import AcceptedLoss, Merged, merge
 from batch.stores import LostAfter, Stores, retry_outages
-from batch.worker import ClaimedBatch, commit_answers, must_stop
+from batch.validation import LineIndex
+from batch.worker import ClaimedBatch, Fleet, FleetDown, commit_answers, must_stop
 from deployments.state.batches.ledger import BatchState, CannotCancel, Fenced
 from deployments.state.batches.rows import Batch
+from deployments.state.config import FilesConfig, input_kept_s
 from deployments.state.files.store import FileNotFound
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.store import ContentLost
-from deployments.state.retention import FilesConfig, input_kept_s
 from serve_app.errors.api import ApiError
 from serve_app.telemetry.tracing import Tracer
 from serve_app.validation.batch_lines import LineIndex, Place

@@ -1,27 +1,31 @@
 """The stores that every batch process opens, and the retry policy for their outages.
 
-Coordinator and workers do all their storage work through `retry_outages`.
+Segments are sealed objects with the output lines of a batch. Workers write them and commit them to the ledger;
+`batch.merge` reads them into the output file.
 """
 
 import asyncio
 import logging
+import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
-from batch.segments import SegmentStore
+from batch.calls import Answer
+from deployments.state.batches.rows import Entry, Segment, StoredSegment
 from deployments.state.batches.store import BatchStore
 from deployments.state.batches.work import BatchWork
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import Database, connect, may_pass
 from deployments.state.disk import DiskReserve, disk_reserve_of
+from deployments.state.encryption.sealing import SealBroken
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
 from deployments.state.objects.marker import open_objects
-from deployments.state.objects.store import ContentLost, ObjectStore, StoreUnavailable
+from deployments.state.objects.store import ContentLost, ObjectMissing, ObjectStore, StoreUnavailable
 from deployments.waiting import worth_logging
 
 logger = logging.getLogger(__name__)
@@ -29,11 +33,59 @@ T = TypeVar("T")
 LostAfter = float | None | Callable[[], Awaitable[float | None]]
 """Seconds, None for the default, or a function that returns either after each try."""
 
+MAX_SEGMENT_BYTES = 4 * 1024 * 1024
+_SEGMENT = b"batch segment"
 _LOST_AFTER_S = 900.0
 """How long lost content may be on a disk that an operator has yet to mount."""
 _FIRST_WAIT_S = 0.2
 _MAX_WAIT_S = 5.0
 _MAX_DOUBLINGS = 10  # Keeps 2**n small; the wait reaches its bound long before.
+
+
+class SegmentStore:
+    """The segments of all batches, as objects."""
+
+    def __init__(self, objects: ObjectStore, vault: Vault, disk: DiskReserve) -> None:
+        self._objects = objects
+        self._vault = vault
+        self._disk = disk
+
+    async def prepare(self, account: str, answers: Sequence[Answer]) -> tuple[Segment, bytes]:
+        """Return a segment of these answers, and the sealed content of its object."""
+        segment_id = f"segment_{secrets.token_hex(16)}"
+        entries, offset = [], 0
+        for answer in answers:
+            entries.append(Entry(answer.outcome.line, offset, len(answer.rendered), answer.outcome.is_failed))
+            offset += len(answer.rendered)
+        key, wrapped = (await self._vault.account_key(account)).new_object(segment_id)
+        sealed = key.seal(b"".join([answer.rendered for answer in answers]), _SEGMENT)
+        outcomes = [answer.outcome for answer in answers]
+        object_key = f"segments/{segment_id}"
+        records = [answer.record for answer in answers]
+        return Segment(segment_id, object_key, len(sealed), wrapped, entries, outcomes, records), sealed
+
+    async def write(self, segment: Segment, sealed: bytes) -> None:
+        """Write a segment's object; writing it again is harmless.
+
+        Raises:
+            StoreUnavailable: the object store fails, or is full but for its reserve.
+        """
+        await self._disk.check()
+        await self._objects.put(segment.object_key, sealed)
+
+    async def read(self, account: str, segment: StoredSegment) -> bytes:
+        """Return the output lines of a segment.
+
+        Raises:
+            StoreUnavailable: the object store fails.
+            ContentLost: the object is missing, or is not what was written.
+        """
+        try:
+            sealed = await self._objects.read(segment.object_key, 0, segment.num_bytes)
+            account_key = await self._vault.account_key(account)
+            return account_key.open_object(segment.segment_id, segment.wrapped_key).open(sealed, _SEGMENT)
+        except (ObjectMissing, SealBroken) as error:
+            raise ContentLost(f"A segment cannot be read: {type(error).__name__}.") from None
 
 
 @dataclass(frozen=True)

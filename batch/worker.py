@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from batch.calls import Answer, LineCalls
 from batch.concurrency import ConcurrencyLimiter
 from batch.config import INTERVALS, BatchConfig, Intervals
-from batch.segments import MAX_SEGMENT_BYTES
-from batch.stores import Stores, retry_outages
+from batch.lines import Place, parse_line
+from batch.stores import MAX_SEGMENT_BYTES, Stores, retry_outages
 from deployments.models.price import NO_PRICES, Prices
 from deployments.state.batches.ledger import BatchState, Fenced
 from deployments.state.batches.rows import Segment
@@ -42,6 +42,35 @@ class ClaimedBatch:
     endpoint: str
     principal: Principal
     input_file: StoredFile
+
+
+class FleetDown(Exception):
+    """No worker can be started now; no line is at fault."""
+
+
+class Fleet(Protocol):
+    """The workers that `BatchRun` gives lines to: `RayFleet`, or one worker in the same process in tests."""
+
+    async def run(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
+        """Return when the lines have committed outcomes, the batch must stop, or a worker died over them.
+
+        Raises:
+            Fenced: another coordinator has claimed the batch.
+            FleetDown: no worker could be started.
+        """
+        ...
+
+    async def run_alone(self, batch: ClaimedBatch, place: Place) -> None:
+        """Run one line in a process that runs no other, as `run` does: if the process dies, the line is at fault."""
+        ...
+
+    async def forget(self, batch_id: str) -> None:
+        """Stop the workers that ran single lines of a batch."""
+        ...
+
+    async def close(self) -> None:
+        """Stop all workers."""
+        ...
 
 
 class LineWorker:

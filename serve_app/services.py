@@ -10,19 +10,19 @@ from deployments.models.contract.engine import ModelDirectory
 from deployments.models.price import NO_PRICES, Prices
 from deployments.state.audit_log import AuditLog
 from deployments.state.batches.store import BatchStore
+from deployments.state.config import FilesConfig
 from deployments.state.console_sessions import ConsoleSessions
 from deployments.state.disk import DiskReserve
 from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
-from deployments.state.retention import FilesConfig
 from deployments.state.uploads.rows import MAX_PART_BYTES
 from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.request_log import RequestLogReader
 from deployments.state.webhooks.store import WebhookStore
-from deployments.webhooks.sending import WebhookSender
+from deployments.webhooks import WebhookSender
 from serve_app.http.admission import Admission
 from serve_app.http.auth import CallRate
 from serve_app.http.body_limits import BodyLimits

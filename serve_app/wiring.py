@@ -44,7 +44,7 @@ from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.request_log import RequestLogReader
 from deployments.state.webhooks.queue import DeliveryQueue
 from deployments.state.webhooks.store import WebhookStore
-from deployments.webhooks.sending import WebhookSender
+from deployments.webhooks import WebhookSender
 from serve_app.config import ServiceConfig
 from serve_app.front.door import ReplicaStanding
 from serve_app.front.limits_door import Lender

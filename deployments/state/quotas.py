@@ -1,12 +1,36 @@
-"""How many objects an account may have: files, pending uploads, vector stores and conversations.
+"""How much an account may store: a number of objects, and bytes of items, the content of responses and conversations.
 
-`files.store` counts the bytes of its files, `item_quota` those of its items.
+`files.store` counts the bytes of its files.
 """
 
-from sqlalchemy import func, select
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from sqlalchemy import Select, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deployments.state.database.tables import conversations, files, uploads, vector_stores
+from deployments.state.database.connection import Database
+from deployments.state.database.tables import (
+    conversation_items,
+    conversations,
+    files,
+    responses,
+    uploads,
+    vector_stores,
+)
+from deployments.state.disk import DiskReserve
+from deployments.state.identity.principal import Principal
+from deployments.state.identity.tiers import Tiers
+
+ROW_BYTES = 512
+"""What a row counts beside its content: its ids, its wrapped key and its place in the indexes."""
+
+_MEASURED_S = 60.0
+_REFUSED_S = 1.0
+_PART = 8
 
 
 class TooManyObjects(Exception):
@@ -38,3 +62,117 @@ async def check_objects(connection: AsyncConnection, account: str, max_objects: 
     first, *others = (count.scalar_subquery() for count in counts)
     if int(await connection.scalar(select(sum(others, first))) or 0) >= max_objects:
         raise TooManyObjects(max_objects)
+
+
+class TooManyItems(Exception):
+    """The items of the account would hold more than `max_bytes` together."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"The items would hold more than {max_bytes} bytes.")
+        self.max_bytes = max_bytes
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of an account: the bytes that were measured `at`, and those that were added since.
+
+    `writing` are those that are being written, which a measurement may miss.
+    """
+
+    at: float = float("-inf")
+    measured: int = 0
+    added: int = 0
+    writing: int = 0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def total(self) -> int:
+        return self.measured + self.added
+
+
+class ItemQuota:
+    """How much of its bytes of items each account has taken, as this process knows it.
+
+    The database is asked at most once a minute, and again when an eighth of the quota was added here or is lacking:
+    several processes may pass a quota by an eighth each.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        tiers: Tiers | None = None,
+        disk: DiskReserve | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._tiers = tiers or Tiers()
+        self._disk = disk or DiskReserve()
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+
+    async def check(self, principal: Principal, num_bytes: int) -> None:
+        """Count items that are stored later, whether or not there is room then.
+
+        Raises:
+            As `take` does.
+        """
+        async with self.take(principal, num_bytes):
+            pass
+
+    @asynccontextmanager
+    async def take(self, principal: Principal, num_bytes: int) -> AsyncIterator[None]:
+        """Count items that the block stores against the `item_bytes` of the account's tier.
+
+        Raises:
+            TooManyItems: the account's would hold more.
+            ReserveReached: a disk has no more free than its reserve.
+            DBAPIError: the database is away.
+        """
+        await self._disk.check()
+        account, max_bytes = principal.account, self._tiers.of(principal.tier).item_bytes
+        if max_bytes is None:
+            yield
+            return
+        known = self._known.setdefault(account, _Known())
+        num_bytes += ROW_BYTES
+        async with known.lock:  # Those that come at once wait for one measurement.
+            age_s = self._clock() - known.at
+            is_tight = age_s > _REFUSED_S and known.total + num_bytes > max_bytes
+            if age_s > _MEASURED_S or known.added > max_bytes // _PART or is_tight:
+                await self._measure(account, known)
+            if known.total + num_bytes > max_bytes:
+                raise TooManyItems(max_bytes)
+            known.added += num_bytes
+            known.writing += num_bytes
+        try:
+            yield
+        finally:
+            known.writing -= num_bytes
+
+    async def _measure(self, account: str, known: _Known) -> None:
+        self._forget()
+        total = 0
+        for query in _sizes(account):
+            found = await self._database.read_at_once(lambda connection, query=query: connection.scalar(query))  # type: ignore[misc]
+            total += int(found or 0)
+        known.at, known.measured, known.added = self._clock(), total, known.writing
+
+    def _forget(self) -> None:
+        """Drop what is known of accounts that have stored nothing for a minute."""
+        before = self._clock() - _MEASURED_S
+        for account, known in list(self._known.items()):
+            if known.at < before and not known.writing and not known.lock.locked():
+                del self._known[account]
+
+
+def _sizes(account: str) -> list[Select[tuple[int]]]:
+    """Return the queries for the bytes of an account's responses and conversations."""
+    # The length of a content is read from the head of its row, not from the content.
+    of_response = func.length(responses.c.sealed_items) + func.length(responses.c.sealed_response) + ROW_BYTES
+    of_item = func.length(conversation_items.c.sealed_item) + ROW_BYTES
+    return [
+        select(func.sum(of_response)).where(responses.c.account == account),
+        select(func.sum(of_item))
+        .join(conversations, conversations.c.conversation_id == conversation_items.c.conversation_id)
+        .where(conversations.c.account == account),
+    ]

@@ -11,9 +11,8 @@ from deployments.models.contract.errors import (
 )
 from deployments.state.database.postgres import lacks_primary
 from deployments.state.disk import ReserveReached
-from deployments.state.item_quota import TooManyItems
 from deployments.state.objects.store import StoreFull, StoreUnavailable
-from deployments.state.quotas import TooManyObjects
+from deployments.state.quotas import TooManyItems, TooManyObjects
 from serve_app.errors import api
 from serve_app.errors.api import ApiError, BadRequest
 from serve_app.errors.capacity import (

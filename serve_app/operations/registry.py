@@ -22,7 +22,7 @@ from deployments.state.config import ResolvedState
 from deployments.state.database.connection import Database
 from deployments.state.disk import DiskReserve, disk_reserve_of
 from deployments.state.files.store import FileStore
-from deployments.state.item_quota import ItemQuota
+from deployments.state.quotas import ItemQuota
 from deployments.tools.code_interpreter.client import ServeChooser
 from deployments.tools.config import ToolsConfig
 from serve_app.operations.chat import ChatOperation

@@ -23,7 +23,7 @@ from deployments.state.batches.rows import (
 )
 from deployments.state.batches.store import BatchStore, one_row, write_row
 from deployments.state.database.clock import PastClock, uptime
-from deployments.state.database.lease_watch import LeaseWatch, may_be_free
+from deployments.state.database.queues import LeaseWatch, may_be_free
 from deployments.state.database.tables import ENDED, api_keys, batch_segments, batches, files
 from deployments.state.encryption.vault import lock_account
 from deployments.state.files.store import record_file

@@ -22,7 +22,7 @@ from sqlalchemy.pool import Pool, QueuePool
 
 from deployments.config import ConfigError
 from deployments.patience import USUAL, Patience
-from deployments.state.database.migrating import current_revision, head_revision, upgrade
+from deployments.state.database.migrations import current_revision, head_revision, upgrade
 from deployments.state.database.postgres import Servers, create_postgres, lacks_primary, lost_server
 from deployments.state.database.sqlite import (
     READERS,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from sqlalchemy import select
 
 from deployments.state.database.connection import Database
-from deployments.state.database.lease_watch import LeaseWatch
+from deployments.state.database.queues import LeaseWatch
 from deployments.state.database.tables import leaders as table
 
 LEASE_S = 30.0

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deployments.state.config import FilesConfig
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import clean_id, columns_for
 from deployments.state.database.tables import upload_parts, uploads
@@ -21,8 +22,6 @@ from deployments.state.files.content import FileWriter, NewFile
 from deployments.state.files.store import ORPHAN_AGE_S, FileStore, StoredFile, count_bytes, record_file
 from deployments.state.objects.store import ContentLost, delete_orphans
 from deployments.state.quotas import check_objects
-from deployments.state.retention import FilesConfig
-from deployments.state.uploads.parts import copy_parts, find_parts, forget_parts
 from deployments.state.uploads.rows import (
     LIFETIME_S,
     MAX_PARTS,
@@ -35,6 +34,9 @@ from deployments.state.uploads.rows import (
     TooManyUploads,
     UploadEnded,
     UploadNotFound,
+    copy_parts,
+    find_parts,
+    forget_parts,
     seal_record,
     status_of,
     upload_of,

@@ -11,8 +11,7 @@ from sqlalchemy import BigInteger, ColumnElement, String, Table, and_, cast, fun
 
 from deployments.state.database.connection import Database
 from deployments.state.database.tables import COUNTS, LATENCY, USAGE, Width, vector_store_bytes
-from deployments.state.usage.histogram import percentiles
-from deployments.state.usage.rollups import WIDTH_S, start_of
+from deployments.state.usage.rollups import WIDTH_S, percentiles, start_of
 
 Group = Literal["account", "key_id", "model", "operation", "is_batch", "service_tier"]
 GROUPS: tuple[Group, ...] = get_args(Group)

@@ -2,6 +2,9 @@
 
 Rows of the request log are added in the transaction that writes them, and taken out, with the sign -1, in the one that
 removes them. So the sums are those of the log at every moment, whenever a process dies.
+
+Latencies are counts in fixed buckets, each 5 % wide, which add up over periods, models and accounts. Bucket 0 ends at
+0.1 ms, bucket n at 0.1 ms times 1.05^n. A percentile is known to within 2.5 %.
 """
 
 import math
@@ -14,7 +17,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.operations import MODEL_OPERATIONS
 from deployments.state.database.connection import Database
 from deployments.state.database.tables import COUNTS, LATENCY, USAGE, Width, vector_store_bytes, vector_store_files
-from deployments.state.usage.histogram import bucket_of
 
 WIDTHS: tuple[Width, ...] = get_args(Width)
 WIDTH_S: dict[Width, int] = {"1m": 60, "1h": 3_600, "1d": 86_400}
@@ -24,6 +26,11 @@ KEPT_S: dict[Width, int | None] = {"1m": 2 * 86_400, "1h": 90 * 86_400, "1d": No
 BATCH_PREFIX = "batch_"
 """The ids of batches begin so, and with them the record ids of their lines."""
 TOO_MANY_REQUESTS = 429
+LEAST_S = 1e-4
+GROWTH = 1.05
+LAST = 400
+"""The bucket of all that took longer than 8 hours."""
+_LOG_GROWTH = math.log(GROWTH)
 _MAX_OPERATION = 32
 _SUMMED = COUNTS[3:]
 _USAGE_KEY = ["start", "account", "key_id", "model", "operation", "is_batch", "service_tier"]
@@ -147,3 +154,33 @@ def _widen_latency(minutes: Mapping[tuple[Any, ...], int], width: Width) -> list
         wider = (start_of(key[0], width), *key[1:])
         sums[wider] = sums.get(wider, 0) + count
     return [dict(zip(_LATENCY_KEY, key, strict=True)) | {"count": sums[key]} for key in sorted(sums) if sums[key]]
+
+
+def bucket_of(seconds: float) -> int:
+    """Return the bucket of a latency."""
+    if seconds <= LEAST_S:
+        return 0
+    return min(LAST, math.ceil(math.log(seconds / LEAST_S) / _LOG_GROWTH))
+
+
+def seconds_of(bucket: int) -> float:
+    """Return the middle of a bucket in seconds: no latency in it is further than 2.5 % from that."""
+    return LEAST_S if bucket == 0 else float(LEAST_S * GROWTH ** (bucket - 0.5))
+
+
+def percentiles(counts: Mapping[int, int], shares: Iterable[float]) -> list[float | None]:
+    """Return the latency in seconds under which each share (0 to 1) of the counted lies; None where none are."""
+    total = sum(counts.values())
+    if total <= 0:
+        return [None for _ in shares]
+    return [_percentile(counts, total, share) for share in shares]
+
+
+def _percentile(counts: Mapping[int, int], total: int, share: float) -> float:
+    """Return the latency of the nearest rank."""
+    rank = max(1, math.ceil(total * share))
+    for bucket in sorted(counts):
+        rank -= counts[bucket]
+        if rank <= 0:
+            return seconds_of(bucket)
+    return seconds_of(max(counts))

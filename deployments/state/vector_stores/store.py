@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Column, RowMapping, Select, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deployments.state.config import DAY_S
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import clean_id, page_of
 from deployments.state.database.tables import vector_store_batches as batches
@@ -20,7 +21,6 @@ from deployments.state.database.tables import vector_store_files as files
 from deployments.state.database.tables import vector_stores as table
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.quotas import check_objects
-from deployments.state.retention import DAY_S
 from deployments.state.vector_stores.rows import (
     FileCounts,
     NewStore,

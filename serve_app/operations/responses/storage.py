@@ -9,7 +9,7 @@ from deployments.state.database.connection import Database
 from deployments.state.encryption.vault import SealedTokens
 from deployments.state.files.store import FileStore
 from deployments.state.identity.principal import Principal
-from deployments.state.item_quota import ItemQuota
+from deployments.state.quotas import ItemQuota
 from deployments.state.responses.background import BackgroundStore
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore

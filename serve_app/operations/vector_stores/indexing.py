@@ -16,7 +16,7 @@ from typing import Any
 
 from deployments.limits.contract import Denied, Gatekeeper
 from deployments.models.contract.engine import Usage
-from deployments.state.database.turns import Places
+from deployments.state.database.queues import Places
 from deployments.state.vector_stores.rows import ClaimedFile, ErrorCode
 from deployments.state.vector_stores.work import Claim, VectorStoreWork
 from deployments.tools.documents.chunks import Chunk

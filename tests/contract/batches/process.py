@@ -25,12 +25,12 @@ import deployments.state.batches.work as work_module
 from batch.config import BatchConfig, Intervals
 from batch.coordinator import Coordinator
 from batch.run import RunContext
-from batch.segments import SegmentStore
-from batch.stores import Stores, create_stores, retry_outages
+from batch.stores import SegmentStore, Stores, create_stores, retry_outages
 from batch.worker import LineWorker
 from deployments.patience import USUAL, Patience
 from deployments.state.batches.store import BatchStore
 from deployments.state.batches.work import BatchWork
+from deployments.state.config import FilesConfig
 from deployments.state.database import postgres as postgres_module
 from deployments.state.database.connection import connect
 from deployments.state.database.tables import ENDED, batches
@@ -41,7 +41,6 @@ from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.marker import open_objects
 from deployments.state.responses.store import ResponseStore
-from deployments.state.retention import FilesConfig
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.storage import storage_in
 from serve_app.operations.routing import cache_salts

@@ -25,7 +25,7 @@ from deployments.models.price import NO_PRICES, Prices
 from deployments.operations import operations_of
 from deployments.patience import Patience
 from deployments.state.batches.store import BatchStore
-from deployments.state.config import StateConfig
+from deployments.state.config import FilesConfig, StateConfig
 from deployments.state.console_sessions import ConsoleSessions
 from deployments.state.containers import ContainerStore
 from deployments.state.database.connection import connect
@@ -39,7 +39,6 @@ from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.copies import Side
 from deployments.state.objects.pair import PairedStore
-from deployments.state.retention import FilesConfig
 from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.record import RequestRecord
 from deployments.tools.config import CodeInterpreterConfig, FileSearchConfig, ToolsConfig

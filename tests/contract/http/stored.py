@@ -13,7 +13,7 @@ from deployments.state.database.tables import response_events, response_jobs, re
 from deployments.state.disk import DiskReserve
 from deployments.state.encryption.vault import SealedTokens, Vault
 from deployments.state.identity.tiers import Tiers
-from deployments.state.item_quota import ItemQuota
+from deployments.state.quotas import ItemQuota
 from deployments.state.responses import background
 from deployments.state.responses.background import BackgroundStore
 from deployments.state.responses.conversations import ConversationStore

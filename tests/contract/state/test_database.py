@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from deployments.config import ConfigError
 from deployments.state.database import connection as database_module
 from deployments.state.database.connection import Database, connect
-from deployments.state.database.migrating import head_revision
+from deployments.state.database.migrations import head_revision
 from deployments.state.database.sqlite import create_sqlite, migration_lock
 from deployments.state.database.tables import metadata
 from tests.contract.state.postgres import PostgresServer, create_tables_together

@@ -12,15 +12,15 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from deployments.config import ConfigError
-from deployments.state.database import migrating
+from deployments.state.database import migrations
 from deployments.state.database.connection import connect
-from deployments.state.database.migrating import head_revision
-from deployments.state.database.turns import ONE
+from deployments.state.database.migrations import head_revision
+from deployments.state.database.queues import ONE
 from tests.contract.state import test_database, test_vector_stores, test_webhooks, turns
 from tests.twins.gatekeeper import TestClock
 
 MADE = Path(__file__).parent / "made_before"
-VERSIONS = Path(migrating.__file__).parent / "migrations" / "versions"
+VERSIONS = Path(migrations.__file__).parent / "versions"
 ADDING = {"create_table", "create_index", "add_column", "execute"}
 REMOVING = {"drop_table", "drop_index", "drop_column"}
 

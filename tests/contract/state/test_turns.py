@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Table, func, insert, select, text
 
 from deployments.state.database.connection import Database
+from deployments.state.database.queues import Lane, Places, Turns
 from deployments.state.database.tables import response_jobs, vector_store_files, webhook_deliveries, work_turns
-from deployments.state.database.turns import Lane, Places, Turns
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses import background
 from deployments.state.responses.background import BackgroundStore
@@ -144,7 +144,7 @@ async def test_new_keys_and_endpoints_win_no_turns(shared: Any) -> None:
 
 
 async def test_what_is_remembered_of_turns_is_bounded(database: Database, monkeypatch) -> None:
-    monkeypatch.setattr("deployments.state.database.turns._KEPT_TURNS", 5)
+    monkeypatch.setattr("deployments.state.database.queues._KEPT_TURNS", 5)
     turns = Turns("one", webhook_deliveries.c.account, webhook_deliveries.c.endpoint_id, webhook_deliveries.c.due_at)
     for number in range(20):
         async with database.write() as connection:

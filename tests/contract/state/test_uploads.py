@@ -7,11 +7,11 @@ import os
 import pytest
 from sqlalchemy import select
 
+from deployments.state.config import FilesConfig
 from deployments.state.database.connection import Database
 from deployments.state.database.tables import upload_parts, uploads
 from deployments.state.files.store import Page
 from deployments.state.objects.store import StoreFull, StoreUnavailable
-from deployments.state.retention import FilesConfig
 from deployments.state.uploads import rows
 from deployments.state.uploads.rows import (
     LIFETIME_S,

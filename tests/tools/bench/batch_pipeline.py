@@ -24,6 +24,7 @@ from batch.worker import LineWorker
 from deployments.models.contract.engine import EngineRequest
 from deployments.state.batches.rows import NewBatch
 from deployments.state.batches.store import BatchStore
+from deployments.state.config import FilesConfig
 from deployments.state.database.connection import connect
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.content import NewFile
@@ -31,7 +32,6 @@ from deployments.state.files.store import FileStore
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.store import BucketStore
-from deployments.state.retention import FilesConfig
 from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
 from tests.contract.http.answers import MODEL, answer

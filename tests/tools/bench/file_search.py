@@ -54,7 +54,7 @@ DOCUMENTS = (
     "deployments/state/database/connection.py",
     "deployments/state/database/sqlite.py",
     "deployments/state/encryption/sealing.py",
-    "deployments/state/database/lease_watch.py",
+    "deployments/state/database/queues.py",
     "deployments/state/objects/store.py",
     "deployments/replica/schemas/process.py",
     "serve_app/operations/containers/citations.py",

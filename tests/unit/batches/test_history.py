@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from deployments.state.batches import ledger
 from deployments.state.batches.ledger import BatchState, CannotCancel, CannotPause, Fenced, Outcome, Tokens
-from deployments.state.database.lease_watch import LeaseWatch
+from deployments.state.database.queues import LeaseWatch
 from deployments.state.database.tables import ENDED
 from tests.twins.gatekeeper import TestClock
 

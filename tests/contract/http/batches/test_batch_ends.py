@@ -10,10 +10,10 @@ from sqlalchemy import select
 from batch import run
 from deployments.models.contract.engine import Usage
 from deployments.state.batches.work import BatchWork
+from deployments.state.config import DAY_S
 from deployments.state.database.tables import batch_segments
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
-from deployments.state.retention import DAY_S
 from tests.contract.http.answers import USAGE, answer
 from tests.contract.http.batch_calls import CHAT, finish, jsonl, line, lines_of, submit, until, until_done, until_sealed
 from tests.contract.http.batches.conftest import on_both_databases

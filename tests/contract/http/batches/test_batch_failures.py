@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from batch import run
-from batch.fleet import FleetDown
+from batch.worker import FleetDown
 from deployments.models.contract.errors import EngineDied, Overloaded
 from deployments.state.batches.work import BatchWork
 from deployments.state.database.tables import batches

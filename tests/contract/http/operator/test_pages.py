@@ -12,7 +12,7 @@ import pytest
 from deployments.state.encryption.vault import Vault
 from deployments.state.webhooks.store import WebhookStore
 from deployments.tools.outbound.addresses import AddressRules
-from deployments.webhooks.sending import WebhookSender
+from deployments.webhooks import WebhookSender
 from serve_app.operations.safety.moderation import ModerationConfig
 from tests.contract.http.answers import MODEL, SECRET, said
 from tests.contract.http.code_interpreter_calls import runs

@@ -18,8 +18,7 @@ from deployments.state.encryption.vault import Vault
 from deployments.state.webhooks.queue import DeliveryQueue
 from deployments.state.webhooks.store import WebhookStore
 from deployments.tools.outbound.addresses import AddressRules
-from deployments.webhooks.delivering import Deliverer
-from deployments.webhooks.sending import WebhookSender
+from deployments.webhooks import Deliverer, WebhookSender
 from tests.contract.http.conftest import serve
 
 LOOPBACK = AddressRules((IPv4Network("127.0.0.0/8"),))

@@ -10,7 +10,7 @@ import pytest
 from deployments.state.webhooks.queue import LEASE_S, enqueue
 from deployments.state.webhooks.rows import EVENT_TYPES
 from deployments.tools.outbound.addresses import AddressRules
-from deployments.webhooks.sending import WebhookSender
+from deployments.webhooks import WebhookSender
 from tests.contract.http.answers import MODEL
 from tests.contract.http.background_calls import ended
 from tests.contract.http.batch_calls import finish, jsonl, line, submit

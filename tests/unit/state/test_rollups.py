@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from deployments.state.usage.histogram import LAST, LEAST_S, bucket_of, percentiles, seconds_of
+from deployments.state.usage.rollups import LAST, LEAST_S, bucket_of, percentiles, seconds_of
 
 
 @pytest.mark.parametrize("seconds", [1.0001e-4, 0.0007, 0.05, 0.0500001, 1.0, 59.9, 3_600.0, 28_000.0])

@@ -1,1 +1,0 @@
-"""Webhooks: signed requests that tell the endpoints of accounts what has happened."""
