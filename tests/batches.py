@@ -5,7 +5,7 @@ import secrets
 from sqlalchemy import insert
 
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import batches
+from deployments.state.database.tables.content import batches
 
 
 async def insert_batch(database: Database, **values: object) -> str:

@@ -13,7 +13,7 @@ from deployments.limits.ledger import Charges
 from deployments.limits.window import WINDOW_S
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import id_groups
-from deployments.state.database.tables import (
+from deployments.state.database.tables.service import (
     limiter_charges,
     limiter_state,
     region_limiter_charges,

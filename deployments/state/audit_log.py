@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import clean_id
-from deployments.state.database.tables import audit_log
+from deployments.state.database.tables.service import audit_log
 
 ActorKind = Literal["api_key", "session", "command_line", "service"]
 MAX_PAGE = 1_000

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.audit_log import Actor, append_entry
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import api_keys, console_failures, console_links, console_sessions
+from deployments.state.database.tables.service import api_keys, console_failures, console_links, console_sessions
 
 SESSION_S = 12 * 3600.0
 """How long a session lasts after its last use."""

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import clean_id, columns_for, page_of
-from deployments.state.database.tables import containers as table
+from deployments.state.database.tables.content import containers as table
 from deployments.state.encryption.vault import Vault, lock_account
 
 ENDED_S = 3600.0

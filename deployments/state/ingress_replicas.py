@@ -9,7 +9,7 @@ from collections.abc import Callable
 from sqlalchemy import delete, select
 
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import ingress_replicas as table
+from deployments.state.database.tables.service import ingress_replicas as table
 
 LIVING_S = 60.0
 """A replica that has not signed in for so long is left out."""

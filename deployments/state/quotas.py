@@ -13,14 +13,8 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import (
-    conversation_items,
-    conversations,
-    files,
-    responses,
-    uploads,
-    vector_stores,
-)
+from deployments.state.database.tables.content import files, uploads, vector_stores
+from deployments.state.database.tables.responses import conversation_items, conversations, responses
 from deployments.state.disk import DiskReserve
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.operations import Operation
-from deployments.state.database.tables import Width
+from deployments.state.database.tables.usage import Width
 from deployments.state.usage.reading import Group, UsageFilter, UsageSum
 from deployments.state.usage.rollups import WIDTH_S, start_of
 from serve_app.errors.api import BadRequest

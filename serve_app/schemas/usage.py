@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from deployments.state.database.tables import Width
+from deployments.state.database.tables.usage import Width
 from serve_app.schemas.base import WireModel
 
 _Ids = Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=100)]

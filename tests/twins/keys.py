@@ -1,6 +1,6 @@
 """Principals as keys make them, through `NewKey` and a row of the database: none is here that no key can become."""
 
-from deployments.state.database.tables import api_keys
+from deployments.state.database.tables.service import api_keys
 from deployments.state.identity.keys import PREFIX, NewKey, StoredKey
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers

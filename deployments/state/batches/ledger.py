@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from deployments.state.database.tables import ENDED, Status
+from deployments.state.database.tables.content import ENDED, Status
 
 
 class Fenced(Exception):

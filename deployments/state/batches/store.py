@@ -18,7 +18,7 @@ from deployments.state.batches.ledger import BatchState
 from deployments.state.batches.rows import Batch, NewBatch, state_of, values_of
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import page_of
-from deployments.state.database.tables import ENDED, batches, files
+from deployments.state.database.tables.content import ENDED, batches, files
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.identity.principal import principal_of, principal_to_row
 

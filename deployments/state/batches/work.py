@@ -24,7 +24,8 @@ from deployments.state.batches.rows import (
 from deployments.state.batches.store import BatchStore, one_row, write_row
 from deployments.state.database.clock import PastClock, uptime
 from deployments.state.database.queues import LeaseWatch, may_be_free
-from deployments.state.database.tables import ENDED, api_keys, batch_segments, batches, files
+from deployments.state.database.tables.content import ENDED, batch_segments, batches, files
+from deployments.state.database.tables.service import api_keys
 from deployments.state.encryption.vault import lock_account
 from deployments.state.files.store import record_file
 from deployments.state.identity.principal import principal_of

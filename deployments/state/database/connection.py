@@ -287,15 +287,13 @@ def may_pass(error: Exception) -> bool:
 
 
 async def _migrate(database: Database, url: URL, patience: Patience) -> None:
-    head = head_revision()
     async with database.read() as connection:
-        current = await connection.run_sync(current_revision)
-    if current == head:
-        return
+        if await connection.run_sync(current_revision) == head_revision():
+            return
     if database.is_sqlite:
         with migration_lock(Path(url.database or "")):
             async with database.write() as connection:
-                await connection.run_sync(upgrade, head)
+                await connection.run_sync(upgrade)
         return
     # On a connection of its own, without a timeout: changing large tables, or waiting for a process that does, is slow.
     engine = create_postgres(
@@ -303,7 +301,7 @@ async def _migrate(database: Database, url: URL, patience: Patience) -> None:
     )
     async with Database(engine).write() as connection:
         await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
-        await connection.run_sync(upgrade, head)
+        await connection.run_sync(upgrade)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, delete, func, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import work_turns
+from deployments.state.database.tables.service import work_turns
 
 R = TypeVar("R", bound=Sequence[Any])
 

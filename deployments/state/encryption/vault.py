@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import account_keys
+from deployments.state.database.tables.service import account_keys
 from deployments.state.encryption.sealing import AccountKey, SealBroken, unwrap_account_key, wrap_account_key
 
 _MAX_CACHED = 1_000

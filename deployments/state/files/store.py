@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.database.clock import PastClock, uptime
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import columns_for, id_groups, page_of
-from deployments.state.database.tables import ENDED, batches, files, uploads
+from deployments.state.database.tables.content import ENDED, batches, files, uploads
 from deployments.state.encryption.sealing import DataKey
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.files.content import ContentReader, FileWriter, NewFile, open_name

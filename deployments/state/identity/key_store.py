@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.audit_log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.postgres import NoPrimary
-from deployments.state.database.tables import api_keys, regions, revisions
+from deployments.state.database.tables.service import api_keys, regions, revisions
 from deployments.state.identity.keys import PREFIX, ApiKey, KeyChange, NewKey, StoredKey, create_secret, digest_of
 from deployments.state.identity.tiers import Tiers
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import delete, func, select
 
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import object_copies as table
+from deployments.state.database.tables.content import object_copies as table
 from deployments.state.objects.store import ObjectMissing, ObjectStore, StoreUnavailable
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from deployments.config import ConfigError
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import object_stores
+from deployments.state.database.tables.content import object_stores
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.copies import PendingCopies, Side
 from deployments.state.objects.pair import PairedStore

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from deployments.state.database.connection import Database
 from deployments.state.database.queues import LeaseWatch
-from deployments.state.database.tables import leaders as table
+from deployments.state.database.tables.service import leaders as table
 
 LEASE_S = 30.0
 HOUSEKEEPING = "housekeeping"

@@ -12,7 +12,7 @@ from sqlalchemy import delete, select, update
 
 from deployments.state.audit_log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import regions as table
+from deployments.state.database.tables.service import regions as table
 
 LIVING_S = 30.0
 """A region that has not signed in for so long counts as gone."""

@@ -15,9 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import clean_id, id_groups
 from deployments.state.database.queues import Lane, LeaseWatch, Turns
-from deployments.state.database.tables import response_events as events_table
-from deployments.state.database.tables import response_jobs as jobs
-from deployments.state.database.tables import responses
+from deployments.state.database.tables.responses import response_events as events_table
+from deployments.state.database.tables.responses import response_jobs as jobs
+from deployments.state.database.tables.responses import responses
 from deployments.state.encryption.sealing import DataKey
 from deployments.state.encryption.vault import Vault
 from deployments.state.identity.principal import principal_of

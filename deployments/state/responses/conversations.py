@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import clean_id, page_of
-from deployments.state.database.tables import conversation_items as items_table
-from deployments.state.database.tables import conversations as table
+from deployments.state.database.tables.responses import conversation_items as items_table
+from deployments.state.database.tables.responses import conversations as table
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.quotas import check_objects
 from deployments.state.responses.queries import append_items, beside, bounded, checked, item_of

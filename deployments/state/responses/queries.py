@@ -27,8 +27,8 @@ from sqlalchemy import (
 
 from deployments.state.database.bulk_insert import given_rows, parameters_of
 from deployments.state.database.queries import clean_id
-from deployments.state.database.tables import conversation_items as items_table
-from deployments.state.database.tables import conversations as table
+from deployments.state.database.tables.responses import conversation_items as items_table
+from deployments.state.database.tables.responses import conversations as table
 from deployments.state.encryption.sealing import AccountKey
 from deployments.state.responses.values import MAX_READ_BYTES, Item, TooMuchToRead
 

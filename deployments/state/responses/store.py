@@ -18,14 +18,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.database.bulk_insert import GroupCommit, insert_all, parameters_of
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import clean_id, id_groups, page_of
-from deployments.state.database.tables import (
+from deployments.state.database.tables.responses import (
     conversation_items,
     conversations,
     response_events,
     response_items,
     response_jobs,
 )
-from deployments.state.database.tables import responses as table
+from deployments.state.database.tables.responses import responses as table
 from deployments.state.encryption.sealing import AccountKey, DataKey
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses.queries import (

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import clean_id, columns_for, id_groups
-from deployments.state.database.tables import upload_parts
+from deployments.state.database.tables.content import upload_parts
 from deployments.state.encryption.sealing import DataKey
 from deployments.state.files.content import ContentReader, NewFile
 from deployments.state.files.store import FileStore

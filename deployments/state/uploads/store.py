@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.config import FilesConfig
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import clean_id, columns_for
-from deployments.state.database.tables import upload_parts, uploads
+from deployments.state.database.tables.content import upload_parts, uploads
 from deployments.state.encryption.vault import lock_account
 from deployments.state.files.content import FileWriter, NewFile
 from deployments.state.files.store import ORPHAN_AGE_S, FileStore, StoredFile, count_bytes, record_file

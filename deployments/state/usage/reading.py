@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from sqlalchemy import BigInteger, ColumnElement, String, Table, and_, cast, func, literal_column, null, select
 
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import COUNTS, LATENCY, USAGE, Width, vector_store_bytes
+from deployments.state.database.tables.usage import COUNTS, LATENCY, USAGE, Width, vector_store_bytes
 from deployments.state.usage.rollups import WIDTH_S, percentiles, start_of
 
 Group = Literal["account", "key_id", "model", "operation", "is_batch", "service_tier"]

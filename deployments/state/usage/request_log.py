@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, RowMapping, and_, func, or_, select
 
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import clean_id
-from deployments.state.database.tables import request_log
+from deployments.state.database.tables.usage import request_log
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.rollups import BATCH_PREFIX, TOO_MANY_REQUESTS
 

@@ -16,7 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.operations import MODEL_OPERATIONS
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import COUNTS, LATENCY, USAGE, Width, vector_store_bytes, vector_store_files
+from deployments.state.database.tables.content import vector_store_files
+from deployments.state.database.tables.usage import COUNTS, LATENCY, USAGE, Width, vector_store_bytes
 
 WIDTHS: tuple[Width, ...] = get_args(Width)
 WIDTH_S: dict[Width, int] = {"1m": 60, "1h": 3_600, "1d": 86_400}

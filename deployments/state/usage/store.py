@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.database.clock import uptime
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import id_groups
-from deployments.state.database.tables import LATENCY, USAGE, request_log
+from deployments.state.database.tables.usage import LATENCY, USAGE, request_log
 from deployments.state.usage.reading import UsageFilter, UsageReader
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST, RequestRecord
 from deployments.state.usage.request_log import COLUMNS, RequestFilter, RequestLogReader

@@ -8,9 +8,9 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.queries import clean_id, id_groups
-from deployments.state.database.tables import files as uploads
-from deployments.state.database.tables import vector_store_batches as batches
-from deployments.state.database.tables import vector_store_files as table
+from deployments.state.database.tables.content import files as uploads
+from deployments.state.database.tables.content import vector_store_batches as batches
+from deployments.state.database.tables.content import vector_store_files as table
 from deployments.state.encryption.sealing import AccountKey
 from deployments.state.identity.principal import Principal, principal_to_row
 from deployments.state.vector_stores.rows import (

@@ -12,8 +12,8 @@ from sqlalchemy import and_, case, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.queries import columns_for, id_groups
-from deployments.state.database.tables import vector_store_files as files
-from deployments.state.database.tables import vector_stores as stores
+from deployments.state.database.tables.content import vector_store_files as files
+from deployments.state.database.tables.content import vector_stores as stores
 from deployments.state.encryption.sealing import AccountKey, DataKey
 from deployments.state.identity.principal import Principal
 

@@ -16,9 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.config import DAY_S
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import clean_id, page_of
-from deployments.state.database.tables import vector_store_batches as batches
-from deployments.state.database.tables import vector_store_files as files
-from deployments.state.database.tables import vector_stores as table
+from deployments.state.database.tables.content import vector_store_batches as batches
+from deployments.state.database.tables.content import vector_store_files as files
+from deployments.state.database.tables.content import vector_stores as table
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.quotas import check_objects
 from deployments.state.vector_stores.rows import (

@@ -16,9 +16,9 @@ from sqlalchemy import ColumnElement, and_, case, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.queues import ONE, Lane, LeaseWatch, Places, Turns
-from deployments.state.database.tables import api_keys
-from deployments.state.database.tables import vector_store_files as files
-from deployments.state.database.tables import vector_stores as stores
+from deployments.state.database.tables.content import vector_store_files as files
+from deployments.state.database.tables.content import vector_stores as stores
+from deployments.state.database.tables.service import api_keys
 from deployments.state.identity.principal import Principal, principal_of
 from deployments.state.vector_stores.rows import ClaimedFile, ErrorCode, StoredStore, note_change, open_file, open_store
 from deployments.state.vector_stores.store import VectorStores

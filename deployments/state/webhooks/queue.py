@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.audit_log import SERVICE, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.queues import Places, Turns
-from deployments.state.database.tables import webhook_deliveries as deliveries
-from deployments.state.database.tables import webhook_endpoints as endpoints
+from deployments.state.database.tables.responses import webhook_deliveries as deliveries
+from deployments.state.database.tables.responses import webhook_endpoints as endpoints
 from deployments.state.encryption.sealing import SealBroken
 from deployments.state.encryption.vault import Vault
 from deployments.state.webhooks.rows import EVENT_TYPES, Delivery, Endpoint, Event, endpoint_of, new_event

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.audit_log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import clean_id, page_of
-from deployments.state.database.tables import webhook_deliveries, webhook_endpoints
+from deployments.state.database.tables.responses import webhook_deliveries, webhook_endpoints
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.webhooks.rows import (
     KEPT_SECRET_S,

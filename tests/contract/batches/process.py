@@ -33,7 +33,7 @@ from deployments.state.batches.work import BatchWork
 from deployments.state.config import FilesConfig
 from deployments.state.database import postgres as postgres_module
 from deployments.state.database.connection import connect
-from deployments.state.database.tables import ENDED, batches
+from deployments.state.database.tables.content import ENDED, batches
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.content import FileWriter
 from deployments.state.files.store import FileStore

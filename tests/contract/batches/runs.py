@@ -12,8 +12,8 @@ from sqlalchemy import select
 
 from batch.stores import Stores
 from deployments.state.batches.rows import NewBatch
-from deployments.state.database.tables import USAGE as USAGE_TABLES
-from deployments.state.database.tables import batch_segments
+from deployments.state.database.tables.content import batch_segments
+from deployments.state.database.tables.usage import USAGE as USAGE_TABLES
 from deployments.state.files.content import NewFile
 from tests.contract.batches.process import run
 from tests.contract.http.answers import MODEL, USAGE

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select, update
 from typer.testing import CliRunner
 
-from deployments.state.database.tables import batches
+from deployments.state.database.tables.content import batches
 from deployments.state.files.content import FileWriter
 from serve_app.cli import main
 from tests.contract.cli.commands import Command

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 
 from deployments.state.database.connection import Database, connect
-from deployments.state.database.tables import response_events, response_jobs, responses
+from deployments.state.database.tables.responses import response_events, response_jobs, responses
 from deployments.state.disk import DiskReserve
 from deployments.state.encryption.vault import SealedTokens, Vault
 from deployments.state.identity.tiers import Tiers

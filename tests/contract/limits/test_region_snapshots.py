@@ -5,7 +5,7 @@ from sqlalchemy import update
 from deployments.limits.ledger import Charges
 from deployments.limits.snapshots import Snapshot, load_snapshot, save_snapshot, used_in_minute
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import limiter_state, region_limiter_state
+from deployments.state.database.tables.service import limiter_state, region_limiter_state
 
 
 async def test_a_region_reads_its_own_charges_or_those_from_before_it_had_a_name(database: Database) -> None:

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import func, select
 
 from deployments.state.database.connection import Database, connect
-from deployments.state.database.tables import account_keys
+from deployments.state.database.tables.service import account_keys
 from deployments.state.encryption.sealing import SealBroken
 from deployments.state.encryption.vault import Vault
 

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select
 
-from deployments.state.database.tables import metadata
+from deployments.state.database.tables.service import metadata
 from deployments.state.responses.values import LeaseLost, TurnUnfinished
 from tests.contract.state.turns import ME, OTHER, begin, ids, stores, turn
 

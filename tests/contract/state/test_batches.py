@@ -16,7 +16,7 @@ from deployments.state.batches.rows import Batch, Entry, NewBatch, Segment
 from deployments.state.batches.store import BatchNotFound, BatchStore, TooManyBatches
 from deployments.state.batches.work import BatchWork, TooManyTokens
 from deployments.state.database.connection import Database, connect
-from deployments.state.database.tables import batch_segments, batches
+from deployments.state.database.tables.content import batch_segments, batches
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.content import NewFile
 from deployments.state.files.store import FileStore

@@ -22,7 +22,7 @@ from deployments.state.database import connection as database_module
 from deployments.state.database.connection import Database, connect
 from deployments.state.database.migrations import head_revision
 from deployments.state.database.sqlite import create_sqlite, migration_lock
-from deployments.state.database.tables import metadata
+from deployments.state.database.tables.service import metadata
 from tests.contract.state.postgres import PostgresServer, create_tables_together
 from tests.forks import FORKS, import_first
 from tests.patience import SOON

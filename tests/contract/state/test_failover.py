@@ -14,7 +14,7 @@ from deployments.config import ConfigError
 from deployments.patience import USUAL
 from deployments.state.database.connection import Database, connect
 from deployments.state.database.postgres import lacks_primary, lost_server
-from deployments.state.database.tables import regions
+from deployments.state.database.tables.service import regions
 from deployments.state.identity.key_store import MAX_BEHIND_S, KeyStore
 from deployments.state.identity.keys import NewKey, digest_of
 from deployments.state.regions.register import RegionRegister

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select, update
 
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import files
+from deployments.state.database.tables.content import files
 from deployments.state.files.store import FileInUse, FileNotFound, Page
 from deployments.state.objects.store import StoreFull, StoreUnavailable
 from tests.batches import insert_batch

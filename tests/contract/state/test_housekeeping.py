@@ -12,7 +12,7 @@ from deployments.state.batches.store import BatchStore
 from deployments.state.batches.work import BatchWork
 from deployments.state.config import StateConfig
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import metadata
+from deployments.state.database.tables.service import metadata
 from deployments.state.housekeeping import Chore, Housekeeping, Intervals, create_chores
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore

@@ -16,7 +16,7 @@ from deployments.limits.messages import TransportDown
 from deployments.state import housekeeping
 from deployments.state.audit_log import SERVICE, Actor, AuditFilter, AuditLog
 from deployments.state.database.connection import Database, connect
-from deployments.state.database.tables import leaders as leaders_table
+from deployments.state.database.tables.service import leaders as leaders_table
 from deployments.state.housekeeping import Chore, Housekeeping
 from deployments.state.ingress_replicas import IngressRegister
 from deployments.state.objects.copies import PendingCopies

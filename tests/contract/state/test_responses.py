@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import Engine, event, func, select, text
 
 from deployments.state.database.connection import connect
-from deployments.state.database.tables import metadata, responses
+from deployments.state.database.tables.responses import responses
+from deployments.state.database.tables.service import metadata
 from deployments.state.responses.values import StoredTurn, TurnMissing
 from tests.contract.state.turns import DAY, ME, OTHER, begin, ids, message, over, save, stores, turn
 from tests.twins.gatekeeper import TestClock

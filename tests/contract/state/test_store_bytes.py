@@ -3,7 +3,7 @@
 from sqlalchemy import delete, insert
 
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import vector_store_files as files
+from deployments.state.database.tables.content import vector_store_files as files
 from deployments.state.usage.reading import StoredBytes, UsageReader
 from deployments.state.usage.rollups import note_store_bytes
 from tests.contract.state.records import NOON

@@ -13,7 +13,7 @@ from batch.stores import open_stores
 from deployments.config import ConfigError
 from deployments.state.config import ResolvedState, StateConfig, resolve_state
 from deployments.state.database.connection import Database, connect
-from deployments.state.database.tables import object_stores
+from deployments.state.database.tables.content import object_stores
 from deployments.state.objects import marker as store_marker
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.marker import MARKER_KEY, adopt, check, mark, open_objects

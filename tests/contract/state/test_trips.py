@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import insert, select
 
 from deployments.state.database.connection import connect
-from deployments.state.database.tables import regions, responses
+from deployments.state.database.tables.responses import responses
+from deployments.state.database.tables.service import regions
 from tests.contract.state.far_server import FarServer, far_away
 from tests.contract.state.turns import DAY, ME, Stores, over, save, turn
 from tests.twins.gatekeeper import TestClock

@@ -10,7 +10,9 @@ from sqlalchemy import Table, func, insert, select, text
 
 from deployments.state.database.connection import Database
 from deployments.state.database.queues import Lane, Places, Turns
-from deployments.state.database.tables import response_jobs, vector_store_files, webhook_deliveries, work_turns
+from deployments.state.database.tables.content import vector_store_files
+from deployments.state.database.tables.responses import response_jobs, webhook_deliveries
+from deployments.state.database.tables.service import work_turns
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses import background
 from deployments.state.responses.background import BackgroundStore

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from sqlalchemy import insert, select
 
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import COUNTS, USAGE
+from deployments.state.database.tables.usage import COUNTS, USAGE
 from deployments.state.usage.reading import UsageFilter, UsageReader
 from tests.databases import more_on_postgresql
 

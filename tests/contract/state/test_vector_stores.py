@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import vector_store_files, vector_stores
+from deployments.state.database.tables.content import vector_store_files, vector_stores
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from deployments.state.vector_stores.files import StoreFilePage, VectorStoreFiles

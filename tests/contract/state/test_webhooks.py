@@ -10,7 +10,7 @@ from sqlalchemy import insert, select
 from deployments.state.audit_log import SERVICE, Actor, AuditFilter, AuditLog
 from deployments.state.database.connection import Database, connect
 from deployments.state.database.queues import Places
-from deployments.state.database.tables import webhook_deliveries, webhook_endpoints
+from deployments.state.database.tables.responses import webhook_deliveries, webhook_endpoints
 from deployments.state.encryption.vault import Vault
 from deployments.state.webhooks.queue import (
     DISABLED_AFTER_S,

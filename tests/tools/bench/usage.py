@@ -22,7 +22,7 @@ import psutil
 from sqlalchemy import insert, text
 
 from deployments.state.database.connection import Database, connect
-from deployments.state.database.tables import LATENCY, USAGE, Width, vector_store_bytes
+from deployments.state.database.tables.usage import LATENCY, USAGE, Width, vector_store_bytes
 from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.rollups import KEPT_S, Change, rows_of, start_of
 from serve_app.schemas.usage import MAX_BUCKETS, MAX_LATENCY_BUCKETS

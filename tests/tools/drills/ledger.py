@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from deployments.state.config import StateConfig, resolve_state
 from deployments.state.database.connection import connect
-from deployments.state.database.tables import request_log
+from deployments.state.database.tables.usage import request_log
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from deployments.state.usage.record import RequestRecord

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from deployments.state.batches import ledger
 from deployments.state.batches.ledger import BatchState, CannotCancel, CannotPause, Fenced, Outcome, Tokens
 from deployments.state.database.queues import LeaseWatch
-from deployments.state.database.tables import ENDED
+from deployments.state.database.tables.content import ENDED
 from tests.twins.gatekeeper import TestClock
 
 LEASE_S = 10.0

@@ -6,7 +6,7 @@ import pytest
 
 from deployments.state.batches import ledger
 from deployments.state.batches.ledger import BatchState, CannotCancel, CannotPause, Fenced, Outcome, Tokens
-from deployments.state.database import tables
+from deployments.state.database.tables.content import Status
 
 NEW = BatchState("validating", created_at=0.0, expires_at=100.0)
 
@@ -162,7 +162,7 @@ def test_a_paused_batch_is_not_claimed_until_it_is_resumed_cancelled_over_or_don
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "expired", "cancelled", "cancelling", "finalizing"])
-def test_what_has_no_lines_left_to_run_is_not_paused(status: tables.Status) -> None:
+def test_what_has_no_lines_left_to_run_is_not_paused(status: Status) -> None:
     with pytest.raises(CannotPause) as refused:
         ledger.pause(BatchState(status, 0.0, 1.0), 5.0)
     assert refused.value.status == status
@@ -178,7 +178,7 @@ def test_what_was_found_invalid_has_failed() -> None:
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "expired", "finalizing"])
-def test_what_is_too_far_cannot_be_cancelled(status: tables.Status) -> None:
+def test_what_is_too_far_cannot_be_cancelled(status: Status) -> None:
     with pytest.raises(CannotCancel) as refused:
         ledger.request_cancel(BatchState(status, 0.0, 1.0), 5.0)
     assert refused.value.status == status

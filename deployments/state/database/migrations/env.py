@@ -1,9 +1,7 @@
-"""What alembic runs: the steps, over the connection that `deployments.state.database.connection` hands in."""
+"""Runs the migrations over the connection that `upgrade` hands in; alembic runs this file."""
 
 from alembic import context
 
-from deployments.state.database.tables import metadata
-
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+context.configure(connection=context.config.attributes["connection"])
 with context.begin_transaction():
     context.run_migrations()

@@ -11,7 +11,7 @@ from batch import run
 from deployments.models.contract.engine import Usage
 from deployments.state.batches.work import BatchWork
 from deployments.state.config import DAY_S
-from deployments.state.database.tables import batch_segments
+from deployments.state.database.tables.content import batch_segments
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from tests.contract.http.answers import USAGE, answer

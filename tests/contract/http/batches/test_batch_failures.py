@@ -10,7 +10,7 @@ from batch import run
 from batch.worker import FleetDown
 from deployments.models.contract.errors import EngineDied, Overloaded
 from deployments.state.batches.work import BatchWork
-from deployments.state.database.tables import batches
+from deployments.state.database.tables.content import batches
 from deployments.state.disk import ReserveReached
 from deployments.state.housekeeping import Intervals
 from deployments.state.objects.store import ObjectMissing

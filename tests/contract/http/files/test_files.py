@@ -7,7 +7,7 @@ import openai
 import pytest
 from sqlalchemy import select
 
-from deployments.state.database.tables import files
+from deployments.state.database.tables.content import files
 from deployments.state.housekeeping import Intervals
 from tests.batches import insert_batch
 from tests.contract.http.answers import SECRET
