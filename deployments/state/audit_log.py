@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sqlalchemy import and_, insert, or_, select
+from sqlalchemy import ColumnElement, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
-from deployments.state.database.queries import clean_id
+from deployments.state.database.queries import Page, clean_id, fetch_page
 from deployments.state.database.tables.service import audit_log
 
 ActorKind = Literal["api_key", "session", "command_line", "service"]
@@ -73,14 +73,6 @@ class AuditFilter:
     until: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AuditPage:
-    """A page of entries, newest first."""
-
-    entries: list[AuditEntry]
-    has_more: bool
-
-
 async def append_entry(
     connection: AsyncConnection,
     event: str,
@@ -134,33 +126,24 @@ class AuditLog:
 
     async def page(
         self, where: AuditFilter, limit: int, *, after: str | None = None, before: str | None = None
-    ) -> AuditPage:
-        """Return the entries behind the entry `after`, or the last ones ahead of the entry `before`; newest first.
+    ) -> tuple[list[AuditEntry], bool]:
+        """Return entries, the newest first, and whether there are more: at most `limit`, or MAX_PAGE if that is less.
+
+        They come after the entry `after`, or are the last before the entry `before`.
 
         Raises:
             UnknownEntry: there is no entry `after` or `before`.
         """
-        limit = min(limit, MAX_PAGE)
-        log = audit_log.c
-        query = select(audit_log).where(*_conditions(where)).limit(limit + 1)
-        is_backward = after is None and before is not None
+        page = Page(min(limit, MAX_PAGE), after=after, before=before)
+        query, log = select(audit_log), audit_log.c
         async with self._database.read() as connection:
-            cursor = before if is_backward else after
-            if cursor is not None:
-                place = select(log.at, log.entry_id).where(log.entry_id == clean_id(cursor))
-                found = (await connection.execute(place)).one_or_none()
-                if found is None:
-                    raise UnknownEntry(cursor)
-                is_newer = or_(log.at > found.at, and_(log.at == found.at, log.entry_id > found.entry_id))
-                is_older = or_(log.at < found.at, and_(log.at == found.at, log.entry_id < found.entry_id))
-                query = query.where(is_newer if is_backward else is_older)
-            order = (log.at.asc(), log.entry_id.asc()) if is_backward else (log.at.desc(), log.entry_id.desc())
-            rows = (await connection.execute(query.order_by(*order))).mappings().all()
-        entries = [_entry_of(dict(row)) for row in rows[:limit]]
-        return AuditPage(entries[::-1] if is_backward else entries, len(rows) > limit)
+            rows, has_more = await fetch_page(
+                connection, query, log.entry_id, page, UnknownEntry, *_conditions(where), at=log.at
+            )
+        return [_entry_of(row) for row in rows], has_more
 
 
-def _conditions(where: AuditFilter) -> list[Any]:
+def _conditions(where: AuditFilter) -> list[ColumnElement[bool]]:
     log = audit_log.c
     lists = (
         (log.event, where.events),
@@ -168,7 +151,9 @@ def _conditions(where: AuditFilter) -> list[Any]:
         (log.target, where.targets),
         (log.account, where.accounts),
     )
-    conditions: list[Any] = [column.in_([clean_id(one) for one in wanted]) for column, wanted in lists if wanted]
+    conditions: list[ColumnElement[bool]] = [
+        column.in_([clean_id(one) for one in wanted]) for column, wanted in lists if wanted
+    ]
     if where.since is not None:
         conditions.append(log.at >= where.since)
     if where.until is not None:

@@ -5,14 +5,14 @@ A container that belongs to another account does not exist. An ended container c
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import orjson
 from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 
 from deployments.state.database.connection import Database
-from deployments.state.database.queries import clean_id, columns_for, page_of
+from deployments.state.database.queries import Page, clean_id, columns_for, fetch_page
 from deployments.state.database.tables.content import containers as table
 from deployments.state.encryption.vault import Vault, lock_account
 
@@ -21,6 +21,7 @@ ENDED_S = 3600.0
 
 _RECORD = b"container"
 _SWEPT_AT_ONCE = 500
+_ALL = 1_000_000
 
 
 class TooManyContainers(Exception):
@@ -40,15 +41,6 @@ class StoredContainer:
     idle_s: float
     is_running: bool
     place: dict[str, Any]
-
-
-class ContainerPage(NamedTuple):
-    """A page of a list: at most `limit` containers, after the container with the id `after`."""
-
-    limit: int = 20
-    is_ascending: bool = False
-    after: str | None = None
-    name: str | None = None
 
 
 class ContainerStore:
@@ -100,23 +92,23 @@ class ContainerStore:
         row = await self._row(account, container_id)
         return None if row is None else await self._open(row)
 
-    async def list_containers(self, account: str, page: ContainerPage) -> tuple[list[StoredContainer], bool]:
-        """Return a page of an account's containers, and whether there are more.
+    async def list_containers(
+        self, account: str, page: Page, name: str | None = None
+    ) -> tuple[list[StoredContainer], bool]:
+        """Return a page of an account's containers, of one name if it is given, and whether there are more.
 
         Raises:
             KeyError: the account has no container `page.after`.
         """
         query = select(table).where(table.c.account == account, table.c.expires_at > self.clock())
-        after = None if page.after is None else await self._row(account, page.after)
-        if page.after is not None and after is None:
-            raise KeyError(page.after)
-        limit = page.limit if page.name is None else None
-        query = page_of(query, table.c.container_id, limit, after, is_ascending=page.is_ascending)
+        # Names are sealed, so the database cannot look for them.
+        fetched = page if name is None else replace(page, limit=_ALL)
         async with self._database.read() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        found = [await self._open(dict(row)) for row in rows]
-        if page.name is not None:  # Names are sealed, so the database cannot look for them.
-            found = [one for one in found if one.name == page.name]
+            rows, has_more = await fetch_page(connection, query, table.c.container_id, fetched, KeyError)
+        found = [await self._open(row) for row in rows]
+        if name is None:
+            return found, has_more
+        found = [one for one in found if one.name == name]
         return found[: page.limit], len(found) > page.limit
 
     async def touch(self, container_id: str) -> None:

@@ -95,7 +95,7 @@ async def list_items(request: Request) -> Response:
     principal, _, store = await _caller(request)
     conversation_id: str = request.path_params["conversation_id"]
     try:
-        page = await store.list_items(
+        items, has_more = await store.list_items(
             principal.account,
             conversation_id,
             limit=query.limit,
@@ -106,7 +106,7 @@ async def list_items(request: Request) -> Response:
         raise _unknown(conversation_id) from None
     except KeyError:
         raise unknown_after(query.after or "") from None
-    return json_response(list_to_wire(page.items, has_more=page.has_more))
+    return json_response(list_to_wire(items, has_more=has_more))
 
 
 @answers(Page, of="openai.types.conversations.ConversationItem", body=NewConversationItems)

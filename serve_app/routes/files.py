@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from deployments.operations import Operation
+from deployments.state.database.queries import Page as FilePage
 from deployments.state.files.store import FileInUse, FileNotFound, StoredFile
-from deployments.state.files.store import Page as FilePage
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import Conflict, NotFound, RetentionForbids, shorten
 from serve_app.routes.endpoint import Deleted, answers, caller, deleted_response, json_response, services_of
@@ -49,9 +49,9 @@ async def list_files(request: Request) -> Response:
     """Return the account's files, newest first; `purpose`, `limit`, `order` and `after` narrow and page them."""
     principal = await caller(request, Operation.FILES)
     query = parse_query(request, FileQuery)
-    page = FilePage(query.purpose, query.limit, query.order, query.after)
+    page = FilePage(query.limit, query.order == "asc", query.after)
     try:
-        found, has_more = await services_of(request).files.list_files(principal.account, page)
+        found, has_more = await services_of(request).files.list_files(principal.account, page, query.purpose)
     except FileNotFound:
         raise _unknown(query.after or "", "after") from None
     return json_response(list_to_wire([file_to_wire(file) for file in found], has_more=has_more))

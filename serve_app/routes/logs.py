@@ -173,10 +173,12 @@ async def list_audit_logs(request: Request) -> Response:
         until=_end_of(query),
     )
     try:
-        page = await services_of(request).audit.page(where, query.limit, after=query.after, before=query.before)
+        entries, has_more = await services_of(request).audit.page(
+            where, query.limit, after=query.after, before=query.before
+        )
     except UnknownEntry as unknown:
         raise unknown_after(str(unknown.args[0])) from None
-    return json_response(list_to_wire([entry_to_wire(entry) for entry in page.entries], has_more=page.has_more))
+    return json_response(list_to_wire([entry_to_wire(entry) for entry in entries], has_more=has_more))
 
 
 def entry_to_wire(entry: AuditEntry) -> dict[str, Any]:

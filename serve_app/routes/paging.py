@@ -9,8 +9,10 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from typing_extensions import TypedDict
 
-from serve_app.errors.api import BadRequest, shorten
-from serve_app.schemas.base import PageQuery, TwoWayQuery
+from deployments.state.database import queries
+from serve_app.errors.api import BadRequest
+from serve_app.errors.text import shorten
+from serve_app.schemas.paging import PageQuery, TwoWayQuery
 from serve_app.validation.body import validate_body
 
 Item = TypeVar("Item")
@@ -82,6 +84,12 @@ def list_to_wire(items: Sequence[dict[str, Any]], *, has_more: bool) -> Page[dic
         "last_id": items[-1]["id"] if items else None,
         "has_more": has_more,
     }
+
+
+def page_of(query: PageQuery) -> queries.Page:
+    """Return the page that a query asks for, as stores take it."""
+    before = query.before if isinstance(query, TwoWayQuery) else None
+    return queries.Page(query.limit, query.is_ascending, query.after, before)
 
 
 def cut_page(items: Sequence[Item], query: PageQuery, id_of: Callable[[Item], str]) -> tuple[list[Item], bool]:

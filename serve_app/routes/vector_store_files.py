@@ -6,11 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from deployments.state.vector_stores.files import StoreFilePage
 from deployments.state.vector_stores.rows import StoreFileMissing
-from serve_app.operations.vector_stores.service import translated
-from serve_app.routes.endpoint import Deleted, answers, deleted_response, json_response
-from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_cursor
+from serve_app.operations.vector_stores.refusals import translated
+from serve_app.routes.access import Deleted, deleted_response, json_response
+from serve_app.routes.contract import answers
+from serve_app.routes.paging import Page, list_to_wire, page_of, parse_query, unknown_cursor
 from serve_app.routes.vector_stores import search_caller, store_caller, store_id_of
 from serve_app.schemas.vector_stores import (
     StoreBatchRequest,
@@ -131,10 +131,11 @@ async def list_batch_files(request: Request) -> Response:
 async def _list(request: Request, batch_id: str | None) -> Page[dict[str, Any]]:
     principal, service = await store_caller(request)
     query, store_id = parse_query(request, StoreFileQuery), store_id_of(request)
-    page = StoreFilePage(query.limit, query.is_ascending, query.after, query.before, query.filter, batch_id)
     with translated(store_id):
         try:
-            found, has_more = await service.files.list_files(principal.account, store_id, page)
+            found, has_more = await service.files.list_files(
+                principal.account, store_id, page_of(query), query.filter, batch_id
+            )
         except StoreFileMissing:
             raise unknown_cursor(query) from None
     return list_to_wire([store_file_to_wire(file) for file in found], has_more=has_more)

@@ -11,24 +11,15 @@ from deployments.models.contract.engine import Usage
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from deployments.state.vector_stores.rows import StoreMissing
-from deployments.state.vector_stores.store import StorePage
 from serve_app.errors.api import BadRequest, NotFound
 from serve_app.http.admission import Ticket
 from serve_app.operations.contract import Cost
 from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
 from serve_app.operations.vector_stores.service import VectorStoreService
-from serve_app.routes.endpoint import (
-    Deleted,
-    answers,
-    caller,
-    deleted_response,
-    json_response,
-    reserve,
-    services_of,
-    trace_of,
-)
-from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_cursor
-from serve_app.schemas.base import TwoWayQuery, estimate_tokens
+from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
+from serve_app.routes.contract import answers
+from serve_app.routes.paging import Page, list_to_wire, page_of, parse_query, unknown_cursor
+from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions, SearchRequest
 from serve_app.schemas.vector_stores import StoreCreateRequest, StoreUpdateRequest, store_to_wire
 from serve_app.telemetry.trace import RequestTrace
@@ -64,8 +55,7 @@ async def list_stores(request: Request) -> Response:
     principal, service = await store_caller(request)
     query = parse_query(request, TwoWayQuery)
     try:
-        page = StorePage(query.limit, query.is_ascending, query.after, query.before)
-        found, has_more = await service.stores.list_stores(principal.account, page)
+        found, has_more = await service.stores.list_stores(principal.account, page_of(query))
     except StoreMissing:
         raise unknown_cursor(query) from None
     return json_response(list_to_wire([store_to_wire(store) for store in found], has_more=has_more))

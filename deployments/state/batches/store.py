@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.audit_log import SERVICE, Actor, append_entry
@@ -17,7 +17,7 @@ from deployments.state.batches import ledger
 from deployments.state.batches.ledger import BatchState
 from deployments.state.batches.rows import Batch, NewBatch, state_of, values_of
 from deployments.state.database.connection import Database
-from deployments.state.database.queries import page_of
+from deployments.state.database.queries import Page, columns_for, fetch_page, one_row
 from deployments.state.database.tables.content import ENDED, batches, files
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.identity.principal import principal_of, principal_to_row
@@ -93,7 +93,7 @@ class BatchStore:
         """
         query = select(batches).where(batches.c.batch_id == batch_id, batches.c.account == account)
         async with self.database.read() as connection:
-            return await self.to_batch(await one_row(connection, query, batch_id))
+            return await self.to_batch(await find_row(connection, query, batch_id))
 
     async def list_batches(self, account: str | None, limit: int, after: str | None = None) -> tuple[list[Batch], bool]:
         """Return a page of an account's batches, newest first, and whether there are more; None for all accounts'.
@@ -104,12 +104,10 @@ class BatchStore:
         query = select(batches)
         if account is not None:
             query = query.where(batches.c.account == account)
+        page = Page(limit, after=after)
         async with self.database.read() as connection:
-            last = None
-            if after is not None:
-                last = await one_row(connection, query.where(batches.c.batch_id == after), after)
-            rows = (await connection.execute(page_of(query, batches.c.batch_id, limit, last))).mappings().all()
-        return [await self.to_batch(dict(row)) for row in rows[:limit]], len(rows) > limit
+            rows, has_more = await fetch_page(connection, query, batches.c.batch_id, page, BatchNotFound)
+        return [await self.to_batch(row) for row in rows], has_more
 
     async def cancel(self, account: str, batch_id: str) -> Batch:
         """Cancel a batch; return it, while it is being cancelled or after.
@@ -154,7 +152,7 @@ class BatchStore:
         if account is not None:
             query = query.where(batches.c.account == account)
         async with self.database.write() as connection:
-            row = await one_row(connection, query.with_for_update(), batch_id)
+            row = await find_row(connection, query.with_for_update(), batch_id)
             before = state_of(row)
             state = step(before)
             if state != before:
@@ -170,15 +168,8 @@ class BatchStore:
             account_key = await self._vault.account_key(row["account"])
             key = account_key.open_object(row["batch_id"], row["wrapped_key"])
             metadata = orjson.loads(key.open(row["sealed_metadata"], _METADATA))
-        names = ("batch_id", "input_file_id", "endpoint", "completion_window", "output_expires_after_s", "errors")
-        return Batch(
-            principal=principal_of(row["principal"]),
-            metadata=metadata,
-            state=state_of(row),
-            output_file_id=row["output_file_id"],
-            error_file_id=row["error_file_id"],
-            **{name: row[name] for name in names},
-        )
+        opened = {"principal": principal_of(row["principal"]), "metadata": metadata, "state": state_of(row)}
+        return Batch(**columns_for(Batch, row) | opened)
 
     async def _check_room(self, connection: AsyncConnection, account: str) -> None:
         await lock_account(connection, account)
@@ -187,16 +178,15 @@ class BatchStore:
             raise TooManyBatches(self._max_unfinished)
 
 
-async def one_row(connection: AsyncConnection, query: Any, batch_id: str = "") -> dict[str, Any]:
+async def find_row(connection: AsyncConnection, query: Select[Any], batch_id: str = "") -> dict[str, Any]:
     """Return the only row of a query.
 
     Raises:
         BatchNotFound: there is none, or `batch_id` cannot be an id.
     """
-    row = (await connection.execute(query)).mappings().one_or_none() if "\0" not in batch_id else None
-    if row is None:
+    if "\0" in batch_id:
         raise BatchNotFound
-    return dict(row)
+    return await one_row(connection, query, BatchNotFound())
 
 
 async def write_row(connection: AsyncConnection, batch_id: str, values: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from deployments.state.batches.rows import (
     unpack_entries,
     values_of,
 )
-from deployments.state.batches.store import BatchStore, one_row, write_row
+from deployments.state.batches.store import BatchStore, find_row, write_row
 from deployments.state.database.clock import PastClock, uptime
 from deployments.state.database.queues import LeaseWatch, may_be_free
 from deployments.state.database.tables.content import ENDED, batch_segments, batches, files
@@ -112,7 +112,7 @@ class BatchWork:
     async def look(self, batch_id: str) -> BatchState:
         """Return the state of a batch."""
         async with self._database.read() as connection:
-            return state_of(await one_row(connection, select(batches).where(batches.c.batch_id == batch_id)))
+            return state_of(await find_row(connection, select(batches).where(batches.c.batch_id == batch_id)))
 
     async def is_key_revoked(self, key_id: str) -> bool:
         """Return whether an API key is revoked."""
@@ -165,7 +165,7 @@ class BatchWork:
             Fenced: the claim is not the newest, or the outcomes are sealed; no outcome was accepted.
         """
         async with self._database.write() as connection:
-            row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
+            row = await find_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
             state, accepted = ledger.commit(state_of(row), epoch, segment.outcomes)
             if not accepted:
                 return state, set()
@@ -221,7 +221,7 @@ class BatchWork:
         rows are gone.
         """
         async with self._database.write() as connection:
-            row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
+            row = await find_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
             is_lost, now = row["errors"] is not None, self._store.clock()
             state = ledger.finish(state_of(row), epoch, now, is_lost=is_lost, num_lost=num_lost)
             for file in (output, errors):
@@ -238,7 +238,7 @@ class BatchWork:
     async def destroy_leftovers(self, batch_id: str, *, input_kept_s: float | None) -> list[str]:
         """Delete the segments of a batch that has ended, and keep its input; return as `finish` does."""
         async with self._database.write() as connection:
-            row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id))
+            row = await find_row(connection, select(batches).where(batches.c.batch_id == batch_id))
             return await self._clean_up(connection, row, input_kept_s)
 
     async def _clean_up(
@@ -277,7 +277,7 @@ class BatchWork:
         async with self._database.write() as connection:
             if check is not None:
                 await check(connection)
-            row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
+            row = await find_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
             before = state_of(dict(row))
             state = step(before)
             if state != before or more:

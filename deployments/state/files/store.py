@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Delete, Select, case, delete, exists, func, insert, select
 from sqlalchemy.exc import DBAPIError
@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.clock import PastClock, uptime
 from deployments.state.database.connection import Database
-from deployments.state.database.queries import columns_for, id_groups, page_of
+from deployments.state.database.queries import Page, columns_for, fetch_page, id_groups, one_row
 from deployments.state.database.tables.content import ENDED, batches, files, uploads
 from deployments.state.encryption.sealing import DataKey
 from deployments.state.encryption.vault import Vault, lock_account
@@ -62,15 +62,6 @@ class Hold(NamedTuple):
 
     hold_id: str
     num_bytes: int
-
-
-class Page(NamedTuple):
-    """A page of a list: at most `limit` files, after the file with the id `after`."""
-
-    purpose: str | None = None
-    limit: int = 10_000
-    order: Literal["asc", "desc"] = "desc"
-    after: str | None = None
 
 
 class FileStore:
@@ -171,20 +162,17 @@ class FileStore:
             found |= {row["file_id"]: await self._to_file(dict(row)) for row in rows}
         return found
 
-    async def list_files(self, account: str, page: Page) -> tuple[list[StoredFile], bool]:
-        """Return a page of an account's files, and whether there are more.
+    async def list_files(self, account: str, page: Page, purpose: str | None = None) -> tuple[list[StoredFile], bool]:
+        """Return a page of an account's files, of one purpose if it is given, and whether there are more.
 
         Raises:
             FileNotFound: the account has no file `page.after`.
         """
         query = select(files).where(files.c.account == account, files.c.expires_at > self.clock())
-        if page.purpose is not None:
-            query = query.where(files.c.purpose == page.purpose)
-        after = None if page.after is None else await self._row(account, page.after)
-        query = page_of(query, files.c.file_id, page.limit, after, is_ascending=page.order == "asc")
+        where = [] if purpose is None else [files.c.purpose == purpose]
         async with self._database.read() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        return [await self._to_file(dict(row)) for row in rows[: page.limit]], len(rows) > page.limit
+            rows, has_more = await fetch_page(connection, query, files.c.file_id, page, FileNotFound, *where)
+        return [await self._to_file(row) for row in rows], has_more
 
     async def read(self, file: StoredFile, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
         """Yield the content of a file from `start` up to `stop`, in pieces of a mebibyte or less.
@@ -268,13 +256,12 @@ class FileStore:
 
     async def _row(self, account: str, file_id: str, *, even_expired: bool = False) -> dict[str, Any]:
         query = select(files).where(files.c.file_id == file_id, files.c.account == account)
-        row = None
-        if "\0" not in file_id:
-            async with self._database.read() as connection:
-                row = (await connection.execute(query)).mappings().one_or_none()
-        if row is None or (row["expires_at"] <= self.clock() and not even_expired):
+        if not even_expired:
+            query = query.where(files.c.expires_at > self.clock())
+        if "\0" in file_id:
             raise FileNotFound
-        return dict(row)
+        async with self._database.read() as connection:
+            return await one_row(connection, query, FileNotFound())
 
     async def _data_key(self, row: Mapping[str, Any]) -> DataKey:
         account_key = await self.vault.account_key(row["account"])

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.audit_log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.postgres import NoPrimary
+from deployments.state.database.queries import one_row
 from deployments.state.database.tables.service import api_keys, regions, revisions
 from deployments.state.identity.keys import PREFIX, ApiKey, KeyChange, NewKey, StoredKey, create_secret, digest_of
 from deployments.state.identity.tiers import Tiers
@@ -236,10 +237,9 @@ async def _row_of(connection: AsyncConnection, key_id: str, *, for_update: bool 
     query = select(api_keys).where(api_keys.c.key_id == key_id)
     if for_update:
         query = query.with_for_update()
-    row = (await connection.execute(query)).mappings().one_or_none() if "\0" not in key_id else None
-    if row is None:
+    if "\0" in key_id:
         raise KeyNotFound(key_id)
-    return dict(row)
+    return await one_row(connection, query, KeyNotFound(key_id))
 
 
 async def _next_revision(connection: AsyncConnection) -> int:

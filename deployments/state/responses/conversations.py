@@ -11,13 +11,13 @@ from sqlalchemy import Select, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
-from deployments.state.database.queries import clean_id, page_of
+from deployments.state.database.queries import Page, clean_id, fetch_page
 from deployments.state.database.tables.responses import conversation_items as items_table
 from deployments.state.database.tables.responses import conversations as table
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.quotas import check_objects
 from deployments.state.responses.queries import append_items, beside, bounded, checked, item_of
-from deployments.state.responses.values import MAX_READ_BYTES, Conversation, ConversationMissing, Item, Page
+from deployments.state.responses.values import MAX_READ_BYTES, Conversation, ConversationMissing, Item
 
 _METADATA = b"conversation metadata"
 _SWEPT_AT_ONCE = 500
@@ -80,13 +80,10 @@ class ConversationStore:
         """
         query = select(table).where(table.c.account == account, table.c.expires_at > self._clock())
         async with self._database.read() as connection:
-            last = None
-            if after is not None:
-                last = (await connection.execute(self._living(account, after))).mappings().one_or_none()
-                if last is None:
-                    raise ConversationMissing
-            rows = (await connection.execute(page_of(query, table.c.conversation_id, limit, last))).mappings().all()
-        return [await self._open(account, dict(row)) for row in rows[:limit]], len(rows) > limit
+            rows, has_more = await fetch_page(
+                connection, query, table.c.conversation_id, Page(limit, after=after), ConversationMissing
+            )
+        return [await self._open(account, row) for row in rows], has_more
 
     async def _open(self, account: str, row: dict[str, Any]) -> Conversation:
         account_key = await self._vault.account_key(account)
@@ -155,8 +152,10 @@ class ConversationStore:
 
     async def list_items(
         self, account: str, conversation_id: str, *, limit: int, is_ascending: bool, after: str | None
-    ) -> Page:
-        """Return up to `limit` items after the item `after`: fewer, but one, if they are larger than MAX_READ_BYTES.
+    ) -> tuple[list[Item], bool]:
+        """Return up to `limit` items after the item `after`, and whether there are more.
+
+        They are fewer, but at least one, if they are larger than MAX_READ_BYTES together.
 
         Raises:
             KeyError: it has no item `after`.
@@ -176,7 +175,7 @@ class ConversationStore:
             num_items = max(1, sum(total <= MAX_READ_BYTES for total in accumulate(sizes[:limit])))
             rows = (await connection.execute(query.limit(num_items))).mappings().all()
         account_key = await self._vault.account_key(account)
-        return Page([item_of(account_key, dict(row)) for row in rows], has_more=len(sizes) > num_items)
+        return [item_of(account_key, dict(row)) for row in rows], len(sizes) > num_items
 
     async def load_item(self, account: str, conversation_id: str, item_id: str) -> Item | None:
         """Return an item, None if there is none."""

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.bulk_insert import GroupCommit, insert_all, parameters_of
 from deployments.state.database.connection import Database
-from deployments.state.database.queries import clean_id, id_groups, page_of
+from deployments.state.database.queries import Page, clean_id, fetch_page, id_groups
 from deployments.state.database.tables.responses import (
     conversation_items,
     conversations,
@@ -162,14 +162,11 @@ class ResponseStore:
         """
         query = select(table).where(table.c.account == account, table.c.expires_at > self._clock())
         async with self._database.read() as connection:
-            last = None
-            if after is not None:
-                last = (await connection.execute(self._living(account, after))).mappings().one_or_none()
-                if last is None:
-                    raise TurnMissing(after)
-            rows = (await connection.execute(page_of(query, table.c.response_id, limit, last))).mappings().all()
+            rows, has_more = await fetch_page(
+                connection, query, table.c.response_id, Page(limit, after=after), TurnMissing
+            )
         account_key = await self._vault.account_key(account)
-        return [open_turn(account_key, dict(row)) for row in rows[:limit]], len(rows) > limit
+        return [open_turn(account_key, row) for row in rows], has_more
 
     async def delete(self, account: str, response_id: str) -> bool:
         """Delete a response; return whether there was one."""

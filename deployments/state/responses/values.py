@@ -100,11 +100,3 @@ class Conversation:
     id: str
     created_at: int
     metadata: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Part of a list, and whether there is more of it."""
-
-    items: list[Item]
-    has_more: bool

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Select, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.config import FilesConfig
 from deployments.state.database.connection import Database
-from deployments.state.database.queries import clean_id, columns_for
+from deployments.state.database.queries import clean_id, columns_for, one_row
 from deployments.state.database.tables.content import upload_parts, uploads
 from deployments.state.encryption.vault import lock_account
 from deployments.state.files.content import FileWriter, NewFile
@@ -254,21 +254,14 @@ class UploadStore:
             return (await connection.scalars(query)).all()
 
     async def _row(self, account: str, upload_id: str) -> dict[str, Any]:
-        query = select(uploads).where(uploads.c.upload_id == clean_id(upload_id), uploads.c.account == account)
         async with self._database.read() as connection:
-            row = (await connection.execute(query)).mappings().one_or_none()
-        if row is None:
-            raise UploadNotFound
-        return dict(row)
+            return await one_row(connection, _of_upload(account, upload_id), UploadNotFound())
 
     async def _locked(self, connection: AsyncConnection, account: str, upload_id: str) -> dict[str, Any]:
         """Return the row of a pending upload, locked until the caller's transaction ends."""
-        query = select(uploads).where(uploads.c.upload_id == clean_id(upload_id), uploads.c.account == account)
-        row = (await connection.execute(query.with_for_update())).mappings().one_or_none()
-        if row is None:
-            raise UploadNotFound
-        _check_pending(dict(row), self._files.clock())
-        return dict(row)
+        row = await one_row(connection, _of_upload(account, upload_id).with_for_update(), UploadNotFound())
+        _check_pending(row, self._files.clock())
+        return row
 
     async def _check_still_pending(self, account: str, upload_id: str) -> None:
         row = await self._row(account, upload_id)
@@ -283,6 +276,10 @@ class UploadStore:
         account_key = await self._files.vault.account_key(row["account"])
         key = account_key.open_object(row["upload_id"], row["wrapped_key"])
         return upload_of(row, key, self._files.clock())
+
+
+def _of_upload(account: str, upload_id: str) -> Select[Any]:
+    return select(uploads).where(uploads.c.upload_id == clean_id(upload_id), uploads.c.account == account)
 
 
 def _check_pending(row: Mapping[str, Any], now: float) -> None:

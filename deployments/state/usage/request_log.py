@@ -4,11 +4,12 @@ import base64
 import binascii
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, and_, func, or_, select
+from sqlalchemy import ColumnElement, RowMapping, func, select
 
 from deployments.state.database.connection import Database
-from deployments.state.database.queries import clean_id
+from deployments.state.database.queries import clean_id, rows_after
 from deployments.state.database.tables.usage import request_log
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.rollups import BATCH_PREFIX, TOO_MANY_REQUESTS
@@ -61,20 +62,12 @@ class RequestLogReader:
             UnknownCursor: `cursor` is none.
         """
         limit = min(limit, MAX_PAGE)
-        conditions = list(_conditions(where))
-        if cursor is not None:
-            at, record_id = _parse_cursor(cursor)
-            is_later = and_(request_log.c.at == at, request_log.c.record_id < record_id)
-            # The first of the two is what an index can find.
-            conditions += [request_log.c.at <= at, or_(request_log.c.at < at, is_later)]
-        query = (
-            select(request_log)
-            .where(*conditions)
-            .order_by(request_log.c.at.desc(), request_log.c.record_id.desc())
-            .limit(limit + 1)
+        last = None if cursor is None else _parse_cursor(cursor)
+        query = rows_after(
+            select(request_log).where(*_conditions(where)), (request_log.c.at, request_log.c.record_id), last
         )
         async with self._database.read() as connection:
-            rows = (await connection.execute(query)).mappings().all()
+            rows = (await connection.execute(query.limit(limit + 1))).mappings().all()
         shown = rows[:limit]
         next_cursor = _cursor_of(shown[-1]) if len(rows) > limit else None
         return RequestPage([to_record(row) for row in shown], next_cursor)
@@ -144,10 +137,10 @@ def _cursor_of(row: RowMapping) -> str:
     return base64.urlsafe_b64encode(f"{row['at']!r} {row['record_id']}".encode()).decode().rstrip("=")
 
 
-def _parse_cursor(cursor: str) -> tuple[float, str]:
+def _parse_cursor(cursor: str) -> dict[str, Any]:
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
         at, _, record_id = text.partition(" ")
-        return float(at), clean_id(record_id)
+        return {"at": float(at), "record_id": clean_id(record_id)}
     except (ValueError, binascii.Error):
         raise UnknownCursor("This is no cursor of the request log.") from None

@@ -1,13 +1,13 @@
 """The files in vector stores, single or in batches. A search finds a file once it is completed, not before."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deployments.state.database.queries import clean_id, id_groups
+from deployments.state.database.queries import Page, clean_id, fetch_page, id_groups, one_row
 from deployments.state.database.tables.content import files as uploads
 from deployments.state.database.tables.content import vector_store_batches as batches
 from deployments.state.database.tables.content import vector_store_files as table
@@ -30,15 +30,7 @@ from deployments.state.vector_stores.rows import (
     open_store,
     seal_file,
 )
-from deployments.state.vector_stores.store import StorePage, VectorStores, expiry_of
-
-
-@dataclass(frozen=True, slots=True)
-class StoreFilePage(StorePage):
-    """A page of a store's files: all, or those of one status or of one batch."""
-
-    status: FileStatus | None = None
-    batch_id: str | None = None
+from deployments.state.vector_stores.store import VectorStores, expiry_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +78,10 @@ class VectorStoreFiles:
             store = open_store(row, account_key, now)
             if store.has_expired:
                 raise StoreHasExpired
-            there = await _among(connection, uploads.c.file_id, [one.file_id for one in new], lock=True)
+            there: set[str] = set()
+            for ids in id_groups([one.file_id for one in new]):
+                query = select(uploads.c.file_id).where(uploads.c.file_id.in_(ids)).with_for_update()
+                there.update((await connection.scalars(query)).all())
             wanted = {one.file_id: one for one in new if one.file_id in there}
             shared = {"batch_id": batch_id, "created_at": now, "principal": principal_to_row(principal)}
             shared["key_id"] = principal.key_id
@@ -113,23 +108,28 @@ class VectorStoreFiles:
             row = await self._row(connection, store_id, file_id)
         return open_file(row, await self._vault.account_key(account))
 
-    async def list_files(self, account: str, store_id: str, page: StoreFilePage) -> tuple[list[StoredStoreFile], bool]:
-        """Return a page of the files in a store, and whether there are more.
+    async def list_files(
+        self,
+        account: str,
+        store_id: str,
+        page: Page,
+        status: FileStatus | None = None,
+        batch_id: str | None = None,
+    ) -> tuple[list[StoredStoreFile], bool]:
+        """Return a page of the files in a store, or of those of one status or batch, and whether there are more.
 
         Raises:
-            StoreFileMissing: the store has no file `page.cursor`.
+            StoreFileMissing: the store has no file `page.after` or `page.before`.
         """
         query = select(table).where(table.c.store_id == clean_id(store_id))
-        if page.status is not None:
-            query = query.where(table.c.status == page.status)
-        if page.batch_id is not None:
-            query = query.where(table.c.batch_id == clean_id(page.batch_id))
+        where = [] if status is None else [table.c.status == status]
+        if batch_id is not None:
+            where.append(table.c.batch_id == clean_id(batch_id))
         async with self._database.read() as connection:
             await self._stores.row(connection, account, store_id)
-            beside = None if page.cursor is None else await self._row(connection, store_id, page.cursor)
-            rows = (await connection.execute(page.query(query, table.c.file_id, beside))).mappings().all()
+            rows, has_more = await fetch_page(connection, query, table.c.file_id, page, StoreFileMissing, *where)
         account_key = await self._vault.account_key(account)
-        return [open_file(dict(row), account_key) for row in page.cut(rows)], len(rows) > page.limit
+        return [open_file(row, account_key) for row in rows], has_more
 
     async def searchable(self, store: StoredStore) -> list[StoredStoreFile]:
         """Return the files of a store that a search can find."""
@@ -193,20 +193,15 @@ class VectorStoreFiles:
         query = select(batches).where(
             batches.c.batch_id == clean_id(batch_id), batches.c.store_id == clean_id(store_id)
         )
-        row = (await connection.execute(query)).mappings().one_or_none()
-        if row is None:
-            raise StoreBatchMissing
+        row = await one_row(connection, query, StoreBatchMissing())
         count = select(table.c.status, func.count()).where(table.c.batch_id == row["batch_id"])
         rows = (await connection.execute(count.group_by(table.c.status))).all()
         counts = FileCounts(**{status: number for status, number in rows})  # noqa: C416 - rows are not plain pairs.
         return StoredStoreBatch(row["batch_id"], row["store_id"], row["created_at"], row["is_cancelled"], counts)
 
-    async def _row(self, connection: AsyncConnection, store_id: str, file_id: str) -> Mapping[str, Any]:
+    async def _row(self, connection: AsyncConnection, store_id: str, file_id: str) -> dict[str, Any]:
         query = select(table).where(table.c.store_id == clean_id(store_id), table.c.file_id == clean_id(file_id))
-        row = (await connection.execute(query)).mappings().one_or_none()
-        if row is None:
-            raise StoreFileMissing
-        return dict(row)
+        return await one_row(connection, query, StoreFileMissing())
 
 
 def _new_row(account_key: AccountKey, store: StoredStore, new: NewStoreFile) -> dict[str, Any]:
@@ -228,12 +223,3 @@ def _new_row(account_key: AccountKey, store: StoredStore, new: NewStoreFile) -> 
         "wrapped_key": wrapped,
         "sealed_record": seal_file(key, new.filename, new.chunking, new.attributes),
     }
-
-
-async def _among(connection: AsyncConnection, column: Any, ids: Sequence[str], *, lock: bool) -> Collection[str]:
-    """Return those of `ids` that a column has."""
-    found: set[str] = set()
-    for group in id_groups(ids):
-        query = select(column).where(column.in_(group))
-        found.update((await connection.scalars(query.with_for_update() if lock else query)).all())
-    return found

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Column, RowMapping, Select, func, insert, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.config import DAY_S
 from deployments.state.database.connection import Database
-from deployments.state.database.queries import clean_id, page_of
+from deployments.state.database.queries import Page, clean_id, fetch_page, one_row
 from deployments.state.database.tables.content import vector_store_batches as batches
 from deployments.state.database.tables.content import vector_store_files as files
 from deployments.state.database.tables.content import vector_stores as table
@@ -37,34 +37,6 @@ KEPT_EXPIRED_S = 30 * DAY_S
 """How long an expired store can still be shown."""
 _TOUCH_EVERY_S = 60.0
 _SWEPT_AT_ONCE = 500
-
-
-@dataclass(frozen=True, slots=True)
-class StorePage:
-    """A page of a list: at most `limit` items, after the one with the id `after` or else the last before `before`."""
-
-    limit: int = 20
-    is_ascending: bool = False
-    after: str | None = None
-    before: str | None = None
-
-    @property
-    def is_backward(self) -> bool:
-        """Whether the list is read from its end, so that its rows come in the reverse order."""
-        return self.after is None and self.before is not None
-
-    @property
-    def cursor(self) -> str | None:
-        """The id of what the page is beside."""
-        return self.before if self.is_backward else self.after
-
-    def query(self, query: Select[Any], id_column: Column[str], beside: Mapping[str, Any] | None) -> Select[Any]:
-        """Return the query for the rows of the page, and for one more; `beside` is the row of `cursor`."""
-        return page_of(query, id_column, self.limit, beside, is_ascending=self.is_ascending is not self.is_backward)
-
-    def cut(self, rows: Sequence[RowMapping]) -> list[RowMapping]:
-        """Return the rows of the page, in the order of the list."""
-        return list(rows[: self.limit][:: -1 if self.is_backward else 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,20 +112,18 @@ class VectorStores:
         account_key = await self.vault.account_key(account)
         return {row["store_id"]: open_store(dict(row), account_key, self.clock()) for row in rows}
 
-    async def list_stores(self, account: str, page: StorePage) -> tuple[list[StoredStore], bool]:
+    async def list_stores(self, account: str, page: Page) -> tuple[list[StoredStore], bool]:
         """Return a page of an account's stores, and whether there are more.
 
         Raises:
-            StoreMissing: the account has no store `page.cursor`.
+            StoreMissing: the account has no store `page.after` or `page.before`.
         """
         query = select(table).where(table.c.account == account, ~table.c.is_deleted)
         account_key = await self.vault.account_key(account)
         async with self.database.read() as connection:
-            beside = None if page.cursor is None else await self.row(connection, account, page.cursor)
-            query = page.query(query, table.c.store_id, beside)
-            rows = (await connection.execute(query)).mappings().all()
-            found = [open_store(dict(row), account_key, self.clock()) for row in page.cut(rows)]
-            return await self._counted(connection, found), len(rows) > page.limit
+            rows, has_more = await fetch_page(connection, query, table.c.store_id, page, StoreMissing)
+            found = [open_store(row, account_key, self.clock()) for row in rows]
+            return await self._counted(connection, found), has_more
 
     async def update(self, account: str, store_id: str, change: StoreChange) -> StoredStore:
         """Change a store; return it. Counts as a use.
@@ -226,15 +196,11 @@ class VectorStores:
 
     async def row(
         self, connection: AsyncConnection, account: str, store_id: str, *, lock: bool = False
-    ) -> Mapping[str, Any]:
+    ) -> dict[str, Any]:
         """Return the row of a store."""
         query = select(table).where(table.c.store_id == clean_id(store_id), table.c.account == account)
         query = query.where(~table.c.is_deleted)
-        found = await connection.execute(query.with_for_update() if lock else query)
-        row = found.mappings().one_or_none()
-        if row is None:
-            raise StoreMissing
-        return dict(row)
+        return await one_row(connection, query.with_for_update() if lock else query, StoreMissing())
 
     async def _counted(self, connection: AsyncConnection, found: Sequence[StoredStore]) -> list[StoredStore]:
         """Return the stores with the counts and the size of their files."""

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.audit_log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
-from deployments.state.database.queries import clean_id, page_of
+from deployments.state.database.queries import Page, clean_id, fetch_page, one_row
 from deployments.state.database.tables.responses import webhook_deliveries, webhook_endpoints
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.webhooks.rows import (
@@ -90,10 +90,10 @@ class WebhookStore:
         """
         query = select(webhook_endpoints).where(webhook_endpoints.c.account == account)
         async with self._database.read() as connection:
-            last = None if after is None else await _row(connection, account, after)
-            page = page_of(query, webhook_endpoints.c.endpoint_id, limit, last)
-            rows = (await connection.execute(page)).mappings().all()
-        return [await self._to_endpoint(dict(row)) for row in rows[:limit]], len(rows) > limit
+            rows, has_more = await fetch_page(
+                connection, query, webhook_endpoints.c.endpoint_id, Page(limit, after=after), EndpointMissing
+            )
+        return [await self._to_endpoint(row) for row in rows], has_more
 
     async def update(
         self,
@@ -190,11 +190,7 @@ async def _row(
     query = select(webhook_endpoints).where(
         webhook_endpoints.c.endpoint_id == clean_id(endpoint_id), webhook_endpoints.c.account == account
     )
-    query = query.with_for_update() if is_locked else query
-    row = (await connection.execute(query)).mappings().one_or_none()
-    if row is None:
-        raise EndpointMissing
-    return dict(row)
+    return await one_row(connection, query.with_for_update() if is_locked else query, EndpointMissing())
 
 
 async def _write(connection: AsyncConnection, endpoint_id: str, values: dict[str, Any]) -> None:

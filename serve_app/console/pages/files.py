@@ -4,10 +4,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from deployments.state.files.store import FileNotFound, Page
-from deployments.state.vector_stores.files import StoreFilePage
+from deployments.state.database.queries import Page
+from deployments.state.files.store import FileNotFound
 from deployments.state.vector_stores.rows import StoreMissing
-from deployments.state.vector_stores.store import StorePage
 from serve_app.console.visit import Visit, redirect
 from serve_app.errors.api import NotFound
 from serve_app.operations.vector_stores.search import FileSearch
@@ -21,7 +20,7 @@ _PAGE_SIZE = 50
 
 async def list_files(visit: Visit) -> Response:
     """Show the files, newest first."""
-    page = Page(limit=_PAGE_SIZE, after=visit.after)
+    page = Page(_PAGE_SIZE, after=visit.after)
     try:
         found, has_more = await visit.services.files.list_files(visit.account, page)
     except FileNotFound:
@@ -49,7 +48,7 @@ async def delete_file(visit: Visit) -> Response:
 
 async def list_stores(visit: Visit) -> Response:
     """Show the vector stores, newest first."""
-    page = StorePage(_PAGE_SIZE, False, visit.after)
+    page = Page(_PAGE_SIZE, after=visit.after)
     try:
         found, has_more = await _search(visit).service.stores.list_stores(visit.account, page)
     except StoreMissing:
@@ -84,7 +83,7 @@ async def delete_store(visit: Visit) -> Response:
 async def _show(visit: Visit, **found: Any) -> Response:
     service, store_id = _search(visit).service, vector_stores.store_id_of(visit.request)
     store = await service.find(visit.account, store_id)
-    files, _ = await service.files.list_files(visit.account, store_id, StoreFilePage(100))
+    files, _ = await service.files.list_files(visit.account, store_id, Page(100))
     values: dict[str, Any] = {"store": store, "files": files, "query": "", "hits": None, **found}
     return visit.page("vector_store.html", **values)
 

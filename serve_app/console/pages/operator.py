@@ -64,11 +64,11 @@ async def list_entries(visit: Visit) -> Response:
     account = visit.query("account").strip()
     where = AuditFilter(accounts=(account,) if account else None)
     try:
-        page = await visit.services.audit.page(where, _PAGE_SIZE, after=visit.after)
+        entries, has_more = await visit.services.audit.page(where, _PAGE_SIZE, after=visit.after)
     except UnknownEntry:
         raise BadRequest("This page of the log does not exist.") from None
-    more = page.entries[-1].entry_id if page.has_more else ""
-    return visit.page("audit.html", entries=page.entries, more=more, account=account)
+    more = entries[-1].entry_id if has_more else ""
+    return visit.page("audit.html", entries=entries, more=more, account=account)
 
 
 async def show_cluster(visit: Visit) -> Response:

@@ -58,11 +58,13 @@ async def show_conversation(visit: Visit) -> Response:
     if conversation is None:
         raise NotFound(_NO_CONVERSATION)
     try:
-        page = await store.list_items(visit.account, conversation_id, limit=_MAX_ITEMS, is_ascending=True, after=None)
+        items, has_more = await store.list_items(
+            visit.account, conversation_id, limit=_MAX_ITEMS, is_ascending=True, after=None
+        )
     except ConversationMissing:
         raise NotFound(_NO_CONVERSATION) from None
-    said = [_said(item) for item in page.items]
-    return visit.page("conversation.html", conversation=conversation, said=said, has_more=page.has_more)
+    said = [_said(item) for item in items]
+    return visit.page("conversation.html", conversation=conversation, said=said, has_more=has_more)
 
 
 async def delete_conversation(visit: Visit) -> Response:

@@ -6,7 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from deployments.state.containers import ContainerPage, ContainerStore, StoredContainer, TooManyContainers
+from deployments.state.containers import ContainerStore, StoredContainer, TooManyContainers
+from deployments.state.database.queries import Page
 from deployments.state.files.store import FileStore
 from deployments.state.identity.principal import Principal
 from deployments.tools.code_interpreter.client import RemoteHosts
@@ -84,7 +85,7 @@ class Containers:
 
     async def _make_room(self, account: str) -> bool:
         """End the account's automatic container that was idle longest, if it was for some time; return whether."""
-        found, _ = await self.store.list_containers(account, ContainerPage(limit=1000, name=AUTO_NAME))
+        found, _ = await self.store.list_containers(account, Page(1000), AUTO_NAME)
         idle_before = self.store.clock() - _SPARED_S - self.config.call_timeout_s
         idle = [one for one in found if one.is_running and one.last_active_at < idle_before]
         if not idle:

@@ -161,8 +161,8 @@ async def test_a_paused_batch_is_claimed_by_nobody_until_it_is_resumed_or_its_ti
     found = await there.work.claim(10.0, [batch for batch in claimed if batch is not None])
     assert found is not None
     assert (found.batch_id, found.state.is_over) == (over, True)
-    log = await AuditLog(here.store.database).page(AuditFilter(targets=(resumed,)), 10)
-    assert [(entry.event, entry.actor, entry.account) for entry in log.entries] == [
+    log, _ = await AuditLog(here.store.database).page(AuditFilter(targets=(resumed,)), 10)
+    assert [(entry.event, entry.actor, entry.account) for entry in log] == [
         ("batch.resumed", operator, "acct"),
         ("batch.paused", operator, "acct"),
     ]

@@ -52,8 +52,10 @@ async def test_conversation_items_are_listed_in_pages_both_ways(stores):
     names = ["msg_0", "msg_1", added[1]["id"]]
 
     async def page(limit, is_ascending, after=None):
-        found = await stores.conversations.list_items(ME, made.id, limit=limit, is_ascending=is_ascending, after=after)
-        return [item["id"] for item in found.items], found.has_more
+        items, has_more = await stores.conversations.list_items(
+            ME, made.id, limit=limit, is_ascending=is_ascending, after=after
+        )
+        return [item["id"] for item in items], has_more
 
     assert await page(2, True) == (names[:2], True)
     assert await page(2, True, names[1]) == (names[2:], False)

@@ -8,8 +8,9 @@ import pytest
 from sqlalchemy import select, update
 
 from deployments.state.database.connection import Database
+from deployments.state.database.queries import Page
 from deployments.state.database.tables.content import files
-from deployments.state.files.store import FileInUse, FileNotFound, Page
+from deployments.state.files.store import FileInUse, FileNotFound
 from deployments.state.objects.store import StoreFull, StoreUnavailable
 from tests.batches import insert_batch
 from tests.contract.state.shelf import Shelf
@@ -95,11 +96,11 @@ async def test_a_list_is_paged_both_ways(shelf: Shelf) -> None:
         if number % 2:
             shelf.clock.advance(1)
         ids.append((await shelf.add()).file_id)
-    for order, expected in (("asc", ids), ("desc", ids[::-1])):
+    for is_ascending, expected in ((True, ids), (False, ids[::-1])):
         seen: list[str] = []
         has_more = True
         while has_more:
-            page = Page(limit=2, order=order, after=seen[-1] if seen else None)
+            page = Page(2, is_ascending, after=seen[-1] if seen else None)
             found, has_more = await shelf.store.list_files("acct", page)
             seen += [file.file_id for file in found]
         assert seen == expected
@@ -108,7 +109,7 @@ async def test_a_list_is_paged_both_ways(shelf: Shelf) -> None:
 async def test_a_list_is_narrowed_by_purpose(shelf: Shelf) -> None:
     await shelf.add()
     kept = await shelf.add(purpose="user_data")
-    assert await shelf.store.list_files("acct", Page(purpose="user_data")) == ([kept], False)
+    assert await shelf.store.list_files("acct", Page(), "user_data") == ([kept], False)
 
 
 async def test_deleting_destroys_the_key_and_the_content(shelf: Shelf) -> None:

@@ -36,10 +36,9 @@ async def test_a_page_of_items_ends_at_a_size_and_the_next_goes_on(stores):
     seen, pages, has_more = [], [], True
     while has_more:
         after = seen[-1] if seen else None
-        page = await stores.conversations.list_items(ME, made.id, limit=5, is_ascending=True, after=after)
-        has_more = page.has_more
-        pages.append(len(page.items))
-        seen += [item["id"] for item in page.items]
+        items, has_more = await stores.conversations.list_items(ME, made.id, limit=5, is_ascending=True, after=after)
+        pages.append(len(items))
+        seen += [item["id"] for item in items]
     assert seen == [f"msg_{number}" for number in range(6)]
     assert pages == [3, 1, 2]
 

@@ -68,7 +68,7 @@ async def test_drained_region_stays_so_over_its_heartbeats_until_it_is_undrained
     await register.undrain("us", operator)
     await register.drain("us", operator)
     await register.forget("us", operator)
-    log = (await AuditLog(database).page(AuditFilter(), 10)).entries
+    log, _ = await AuditLog(database).page(AuditFilter(), 10)
     assert Counter((entry.event, entry.actor, entry.target) for entry in log) == {
         ("region.drained", SERVICE, "us"): 1,
         ("region.undrained", SERVICE, "us"): 1,

@@ -9,8 +9,8 @@ from sqlalchemy import select
 
 from deployments.state.config import FilesConfig
 from deployments.state.database.connection import Database
+from deployments.state.database.queries import Page
 from deployments.state.database.tables.content import upload_parts, uploads
-from deployments.state.files.store import Page
 from deployments.state.objects.store import StoreFull, StoreUnavailable
 from deployments.state.uploads import rows
 from deployments.state.uploads.rows import (

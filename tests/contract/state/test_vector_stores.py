@@ -6,10 +6,11 @@ import pytest
 from sqlalchemy import select
 
 from deployments.state.database.connection import Database
+from deployments.state.database.queries import Page
 from deployments.state.database.tables.content import vector_store_files, vector_stores
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
-from deployments.state.vector_stores.files import StoreFilePage, VectorStoreFiles
+from deployments.state.vector_stores.files import VectorStoreFiles
 from deployments.state.vector_stores.rows import (
     NewStore,
     NewStoreFile,
@@ -19,7 +20,7 @@ from deployments.state.vector_stores.rows import (
     StoreHasExpired,
     StoreMissing,
 )
-from deployments.state.vector_stores.store import KEPT_EXPIRED_S, StoreChange, StorePage, VectorStores
+from deployments.state.vector_stores.store import KEPT_EXPIRED_S, StoreChange, VectorStores
 from deployments.state.vector_stores.work import MAX_CLAIMS, VectorStoreWork
 from tests.contract.http.conftest import principal
 from tests.contract.state.shelf import Shelf
@@ -48,7 +49,7 @@ class Stores(Shelf):
         return await self.files.attach(WHO, store_id, new, max_files, batch_id)
 
     async def statuses(self, store_id="vs_1"):
-        found, _ = await self.files.list_files("acct", store_id, StoreFilePage(100, True))
+        found, _ = await self.files.list_files("acct", store_id, Page(100, True))
         return {file.file_id: file.status for file in found}
 
 
@@ -76,16 +77,16 @@ async def test_a_store_is_found_changed_listed_and_deleted(stores: Stores) -> No
     assert (changed.name, changed.description, changed.metadata) == ("two", "of tests", {})
     assert changed.expires_at == stores.clock() + 2 * DAY_S
     assert (await stores.stores.update("acct", "vs_1", StoreChange(sets_expiry=True))).expires_at is None
-    first, has_more = await stores.stores.list_stores("acct", StorePage(1))
-    second, is_last = await stores.stores.list_stores("acct", StorePage(1, after=first[0].store_id))
+    first, has_more = await stores.stores.list_stores("acct", Page(1))
+    second, is_last = await stores.stores.list_stores("acct", Page(1, after=first[0].store_id))
     assert ([first[0].store_id, second[0].store_id], has_more, is_last) == (["vs_2", "vs_1"], True, False)
     await stores.stores.delete("acct", "vs_1")
     for asking in (
         stores.stores.find("acct", "vs_1"),
         stores.stores.delete("acct", "vs_1"),
         stores.stores.find("other", "vs_2"),
-        stores.stores.list_stores("other", StorePage(after="vs_2")),
-        stores.files.list_files("other", "vs_2", StoreFilePage()),
+        stores.stores.list_stores("other", Page(after="vs_2")),
+        stores.files.list_files("other", "vs_2", Page()),
     ):
         with pytest.raises(StoreMissing):
             await asking

@@ -205,7 +205,7 @@ async def test_changes_of_endpoints_are_in_the_audit_log_without_names_and_addre
         if await desk.num_deliveries():
             (delivery,) = await desk.queue.take(Places(room=1))
             await desk.queue.note_failed(delivery, is_gone=True)
-    log = (await AuditLog(desk.database).page(AuditFilter(targets=(made.endpoint_id,)), 10)).entries
+    log, _ = await AuditLog(desk.database).page(AuditFilter(targets=(made.endpoint_id,)), 10)
     assert [(entry.event.rpartition(".")[2], entry.actor, entry.details) for entry in reversed(log)] == [
         ("created", by, {"event_types": ["batch.completed"]}),
         ("updated", by, {"fields": ["name", "url"]}),

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from deployments.state.database.queries import Page
 from deployments.state.objects.config import ResolvedObjectStore
-from deployments.state.vector_stores.files import StoreFilePage
 from deployments.tools.search_index.index import IndexUnavailable
 from serve_app.errors.capacity import Unavailable
 from serve_app.operations.vector_stores.indexing import Indexer
@@ -54,7 +54,7 @@ async def test_store_is_searched_in_both_regions_before_and_after_its_index_is_c
     for region in regions:
         assert (await found(region, store_id, "What is the moon made of?"))[0] == ("moon.md", NOTES["moon.md"])
         assert (await found(region, store_id, "zorkmid_7431"))[0] == ("code.py", NOTES["code.py"])
-        files, _ = await region.service.files.list_files("acct_1", store_id, StoreFilePage())
+        files, _ = await region.service.files.list_files("acct_1", store_id, Page())
         for file in files:
             assert await region.content("acct_1", store_id, file.file_id) == [NOTES[file.filename]]
     await run(of_us)
