@@ -4,11 +4,12 @@
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any
 
 from batch.config import BatchConfig
-from batch.stores import Stores, retry_outages
+from batch.lines import Place
+from batch.stores import Stores, retried, retry_outages
+from batch.validation import LineIndex, Rules, Validation, index_lines, validate
 from batch.worker import must_stop
 from deployments.state.batches.ledger import BatchState
 from deployments.state.batches.rows import Batch
@@ -41,7 +42,8 @@ class BatchInput:
         batch: Batch,
         load_state: Callable[[], Awaitable[BatchState]],
     ) -> None:
-        self._stores = stores
+        self._files = retried(stores.files)
+        self._work = retried(stores.work)
         self._config = config
         self._tiers = tiers
         self._batch = batch
@@ -54,19 +56,19 @@ class BatchInput:
             ContentLost: the content has been unreadable for too long.
             FileNotFound: the file is gone.
         """
-        state, work = self._batch.state, self._stores.work
+        state = self._batch.state
         if state.status == "cancelling" and not state.num_total:
             return LineIndex()
         if state.num_total:
             return await retry_outages(_READING, self._read_index, lost_after_s=self.lost_after_s)
-        batch_id, epoch, found = self._batch.batch_id, state.epoch, await self._validate()
+        found = await self._validate()
         if not found.errors:
             try:
-                await self._begin(epoch, found)
+                await self._begin(found)
                 return found.index
             except TooManyTokens:
                 found = self._too_many_tokens()
-        state = await retry_outages("Failing an invalid batch", lambda: work.fail(batch_id, epoch, found.errors))
+        state = await self._work.fail(self._batch.batch_id, state.epoch, found.errors)
         return LineIndex() if state.status == "cancelling" else None
 
     async def file(self) -> StoredFile:
@@ -75,7 +77,7 @@ class BatchInput:
         Raises:
             FileNotFound: the file is gone.
         """
-        return await self._stores.files.find(self._batch.account, self._batch.input_file_id, even_expired=True)
+        return await self._files.find(self._batch.account, self._batch.input_file_id, even_expired=True)
 
     async def read(self, file: StoredFile, places: Sequence[Place]) -> bytes:
         """Read these lines and return the last: a worker is not at fault for lines that cannot be read.
@@ -86,7 +88,7 @@ class BatchInput:
         """
 
         async def read() -> bytes:
-            reader = await self._stores.files.open(file)
+            reader = await self._files.open(file)
             content = b""
             for place in places:
                 content = await reader.read(place.offset, place.offset + place.length)
@@ -102,7 +104,7 @@ class BatchInput:
         return _LOST_AFTER_CANCEL_S if (await self._load_state()).status == "cancelling" else None
 
     async def _read_index(self) -> LineIndex:
-        return await index_lines(self._stores.files.read(await self.file()), self._config.max_line_bytes)
+        return await index_lines(self._files.read(await self.file()), self._config.max_line_bytes)
 
     async def _validate(self) -> Validation:
         batch = self._batch
@@ -129,17 +131,16 @@ class BatchInput:
             message = f"File {file.file_id} was not uploaded with the purpose 'batch', but '{file.purpose}'."
             return _invalid("invalid_request", message, "file_id")
         rules = Rules(batch.endpoint, config.max_requests, config.max_line_bytes)
-        return await validate(self._stores.files.read(file), rules)
+        return await validate(self._files.read(file), rules)
 
-    async def _begin(self, epoch: int, found: Validation) -> None:
+    async def _begin(self, found: Validation) -> None:
         """Note that the batch is valid.
 
         Raises:
             TooManyTokens: the account's unfinished batches would hold more than its tier allows.
         """
         counts = (len(found.index), found.estimated_tokens, self._tiers.of(self._batch.principal.tier).enqueued_tokens)
-        begin = partial(self._stores.work.begin, self._batch, epoch, *counts)
-        await retry_outages("Starting a valid batch", begin)
+        await self._work.begin(self._batch, self._batch.state.epoch, *counts)
 
     def _too_many_tokens(self) -> Validation:
         principal = self._batch.principal

@@ -16,7 +16,7 @@ from batch.config import BatchConfig
 from batch.input import INPUT_LOST, BatchInput
 from batch.lines import read_custom_id
 from batch.merge import AcceptedLoss, Merged, merge
-from batch.stores import LostAfter, Stores, retry_outages
+from batch.stores import LostAfter, Stores, retried, retry_outages
 from batch.validation import LineIndex
 from batch.worker import ClaimedBatch, Fleet, FleetDown, commit_answers, must_stop
 from deployments.state.batches.ledger import BatchState, CannotCancel, Fenced
@@ -61,7 +61,8 @@ class BatchRun:
         self._batch = batch
         self._id = batch.batch_id
         self._epoch = batch.state.epoch
-        self._claimed_at = self._stores.work.uptime()
+        self._work = retried(context.stores.work)
+        self._claimed_at = self._work.uptime()
         self._input = BatchInput(self._stores, context.config, context.tiers, batch, self._load_state)
 
     async def run(self) -> None:
@@ -71,7 +72,7 @@ class BatchRun:
             Fenced: another coordinator has claimed the batch.
             Paused: lines are left for when it is resumed; none runs any more.
         """
-        working = asyncio.create_task(self._work())
+        working = asyncio.create_task(self._run())
         holding = asyncio.create_task(self._hold_claim())
         try:
             await asyncio.wait({working, holding}, return_when=asyncio.FIRST_COMPLETED)
@@ -88,20 +89,16 @@ class BatchRun:
         while True:
             await asyncio.sleep(self._context.config.lease_s / 5)
             await retry_outages("Renewing a claim", self._renew)
-            await retry_outages("Checking the key of a batch", self._cancel_if_revoked)
 
     async def _renew(self) -> None:
-        work = self._stores.work
+        work, principal = self._stores.work, self._batch.principal
         elapsed_s = self._batch.state.elapsed_s + work.uptime() - self._claimed_at
         await work.renew(self._id, self._epoch, self._context.config.lease_s, elapsed_s)
-
-    async def _cancel_if_revoked(self) -> None:
-        principal = self._batch.principal
-        if await self._stores.work.is_key_revoked(principal.key_id):
+        if await work.is_key_revoked(principal.key_id):
             with suppress(CannotCancel):
                 await self._stores.batches.cancel(principal.account, self._id)
 
-    async def _work(self) -> None:
+    async def _run(self) -> None:
         index: LineIndex | None = None
         try:
             index = await self._input.index()
@@ -109,28 +106,23 @@ class BatchRun:
                 await self._clean_up()
                 return
             await self._run_lines(index)
-            state = await self._seal()
+            state = await self._work.seal(self._id, self._epoch)
         except (ContentLost, FileNotFound):
             state = await self._seal_without_input(index)
         if state.finalizing_at is None:
             raise Fenced(f"The batch is {state.status}.")
         await self._finish(state, index)
 
-    async def _seal(self) -> BatchState:
-        return await retry_outages("Sealing a batch", lambda: self._stores.work.seal(self._id, self._epoch))
-
     async def _seal_without_input(self, index: LineIndex | None) -> BatchState:
         logger.warning("The input of %s is lost.", self._id)
         state = await self._load_state()
         if state.is_complete or (index is not None and must_stop(state)):  # Only the merge may need the input.
-            return await self._seal()
-        lose = partial(self._stores.work.lose, self._id, self._epoch, [INPUT_LOST])
-        return await retry_outages("Sealing a batch without its input", lose)
+            return await self._work.seal(self._id, self._epoch)
+        return await self._work.lose(self._id, self._epoch, [INPUT_LOST])
 
     async def _finish(self, state: BatchState, index: LineIndex | None) -> None:
         merged = await self._merge(state, index)
-        finish = partial(
-            self._stores.work.finish,
+        dropped = await self._work.finish(
             self._id,
             self._epoch,
             merged.output,
@@ -138,11 +130,7 @@ class BatchRun:
             num_lost=merged.num_lost,
             input_kept_s=input_kept_s(self._batch.principal.retention),
         )
-        await self._drop(await retry_outages("Ending a batch", finish))
-        self._trace(state)
-
-    def _trace(self, state: BatchState) -> None:
-        """Make the span of the batch, which has ended, where traces are on."""
+        await self._drop(dropped)
         if self._context.tracer is not None:
             counts = (state.num_completed, state.num_failed)
             now = self._stores.batches.clock()
@@ -168,8 +156,7 @@ class BatchRun:
     async def _clean_up(self) -> None:
         """Delete the objects of a batch that never ran."""
         kept_s = input_kept_s(self._batch.principal.retention)
-        destroy = partial(self._stores.work.destroy_leftovers, self._id, input_kept_s=kept_s)
-        await self._drop(await retry_outages("Ending a batch", destroy))
+        await self._drop(await self._work.destroy_leftovers(self._id, input_kept_s=kept_s))
 
     async def _drop(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -185,7 +172,7 @@ class BatchRun:
         state = await self._load_state()
         if state.is_complete or must_stop(state):
             return
-        input_file = await retry_outages("Looking up a batch's input", self._input.file)
+        input_file = await self._input.file()
         claimed = ClaimedBatch(self._id, self._epoch, batch.endpoint, batch.principal, input_file)
         num_rounds = 0
         while True:
@@ -231,7 +218,7 @@ class BatchRun:
                     return None
 
     async def _load_state(self) -> BatchState:
-        state = await retry_outages("Reading a batch's state", lambda: self._stores.work.look(self._id))
+        state = await self._work.look(self._id)
         if state.epoch != self._epoch:
             raise Fenced("Another coordinator has claimed the batch.")
         return state

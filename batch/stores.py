@@ -10,7 +10,9 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any, TypeVar, cast
 
 from sqlalchemy.exc import DBAPIError
 
@@ -29,14 +31,15 @@ from deployments.state.objects.store import ContentLost, ObjectMissing, ObjectSt
 from deployments.waiting import worth_logging
 
 logger = logging.getLogger(__name__)
+S = TypeVar("S")
 T = TypeVar("T")
 LostAfter = float | None | Callable[[], Awaitable[float | None]]
-"""Seconds, None for the default, or a function that returns either after each try."""
+"""Seconds, None for the default, or a function that is called after each try and returns one of them."""
 
 MAX_SEGMENT_BYTES = 4 * 1024 * 1024
 _SEGMENT = b"batch segment"
 _LOST_AFTER_S = 900.0
-"""How long lost content may be on a disk that an operator has yet to mount."""
+"""Until then, an operator may mount the disk that content is missing from."""
 _FIRST_WAIT_S = 0.2
 _MAX_WAIT_S = 5.0
 _MAX_DOUBLINGS = 10  # Keeps 2**n small; the wait reaches its bound long before.
@@ -136,6 +139,23 @@ async def open_stores(state: ResolvedState, max_unfinished: int) -> Stores:
     return create_stores(database, objects, files, batches, state.region_name, disk_reserve_of(state))
 
 
+def retried(store: S) -> S:
+    """Return a store whose coroutines run again while the database or the object store is away: see `retry_outages`."""
+    return cast("S", _Retried(store))
+
+
+class _Retried:
+    def __init__(self, store: object) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if not iscoroutinefunction(method):
+            return method
+        label = f"{type(self._store).__name__}.{name}"
+        return lambda *args, **options: retry_outages(label, partial(method, *args, **options))
+
+
 async def retry_outages(
     what: str,
     work: Callable[[], Awaitable[T]],
@@ -148,7 +168,7 @@ async def retry_outages(
     `work` must be idempotent: it may have succeeded although its answer was lost. `what` names it in the log.
 
     Raises:
-        ContentLost: every try of the last `lost_after_s` seconds ended so.
+        ContentLost: the content has been lost for `lost_after_s` seconds.
     """
     num_failures = 0
     lost_at: float | None = None

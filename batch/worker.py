@@ -7,14 +7,13 @@ lines are left for another run.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 from batch.calls import Answer, LineCalls
 from batch.concurrency import ConcurrencyLimiter
 from batch.config import INTERVALS, BatchConfig, Intervals
 from batch.lines import Place, parse_line
-from batch.stores import MAX_SEGMENT_BYTES, Stores, retry_outages
+from batch.stores import MAX_SEGMENT_BYTES, Stores, retried, retry_outages
 from deployments.models.price import NO_PRICES, Prices
 from deployments.state.batches.ledger import BatchState, Fenced
 from deployments.state.batches.rows import Segment
@@ -123,7 +122,7 @@ class LineWorker:
         batch = run.batch
         if await run.is_stopping():
             return
-        reader = await retry_outages("Reading a batch's input", lambda: self._stores.files.open(batch.input_file))
+        reader = await retried(self._stores.files).open(batch.input_file)
         for place in places:
             await run.has_room.wait()
             await self.limiter.acquire(batch.principal.account)
@@ -167,6 +166,7 @@ class _Run:
         self.has_room = asyncio.Event()
         self.has_room.set()
         self._stores = stores
+        self._work = retried(stores.work)
         self._count = count
         self._interval_s = intervals.commit_s
         self._answers: list[Answer] = []
@@ -217,7 +217,7 @@ class _Run:
         return must_stop(state)
 
     async def _drop_unless_known(self, object_key: str) -> None:
-        known = await retry_outages("Looking up a segment", lambda: self._stores.work.known_segments([object_key]))
+        known = await self._work.known_segments([object_key])
         if object_key not in known:
             await self._stores.files.drop_object(object_key)
 
@@ -228,7 +228,7 @@ class _Run:
             Fenced: the claim is not the newest, or the outcomes are sealed.
         """
         batch = self.batch
-        state = await retry_outages("Reading a batch's state", lambda: self._stores.work.look(batch.batch_id))
+        state = await self._work.look(batch.batch_id)
         if state.epoch != batch.epoch or state.finalizing_at is not None or state.has_ended:
             raise Fenced(f"The batch is {state.status}.")
         self.is_paused = state.is_paused
@@ -243,11 +243,10 @@ async def commit_answers(
     Raises:
         Fenced: the claim is not the newest, or the outcomes are sealed.
     """
-    account = batch.principal.account
-    segment, sealed = await retry_outages("Sealing a segment", lambda: stores.segments.prepare(account, answers))
-    await retry_outages("Writing a segment", lambda: stores.segments.write(segment, sealed))
-    commit = partial(stores.work.commit, batch.batch_id, batch.epoch, segment)
-    return segment, *await retry_outages("Committing a segment", commit)
+    segments = retried(stores.segments)
+    segment, sealed = await segments.prepare(batch.principal.account, answers)
+    await segments.write(segment, sealed)
+    return segment, *await retried(stores.work).commit(batch.batch_id, batch.epoch, segment)
 
 
 def must_stop(state: BatchState) -> bool:

@@ -1,13 +1,14 @@
 """How long work is retried while a store is away or content is lost, and how often."""
 
 from itertools import count
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from batch import stores
 from batch.input import BatchInput
-from batch.stores import retry_outages
+from batch.stores import retried, retry_outages
 from deployments.state.batches.ledger import BatchState, Status
 from deployments.state.objects.store import ContentLost, StoreUnavailable
 
@@ -26,6 +27,25 @@ class Store:
 
     async def sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
+
+
+async def test_a_store_is_retried_with_what_it_was_called_with() -> None:
+    class Counter:
+        label = "counter"
+        num_tries = 0
+
+        async def add(self, first: int, *, second: int) -> int:
+            self.num_tries += 1
+            if self.num_tries == 1:
+                raise StoreUnavailable("away")
+            return first + second
+
+        def look(self) -> int:
+            return self.num_tries
+
+    counter = retried(Counter())
+    assert await counter.add(1, second=2) == 3
+    assert (counter.look(), counter.label) == (2, "counter")
 
 
 async def test_an_outage_of_hours_is_waited_for_and_looked_at_every_five_seconds() -> None:
@@ -51,7 +71,8 @@ async def test_an_input_that_is_lost_is_waited_for_as_well_and_not_for_ever(
     async def load_state() -> BatchState:
         return BatchState(status, created_at=0.0, expires_at=86_400.0)
 
-    lost = BatchInput(*cast(Any, [None] * 4), load_state)
+    no_stores = SimpleNamespace(files=None, work=None)
+    lost = BatchInput(*cast(Any, [no_stores, None, None, None]), load_state)
     with pytest.raises(ContentLost):
         await retry_outages("Trying", store.work, sleep, lost_after_s=lost.lost_after_s)
     assert bound_s <= now <= bound_s + 5.0
