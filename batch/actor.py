@@ -1,6 +1,6 @@
 """The coordinator as a detached Ray actor: found by its name, restarted by Ray when it dies.
 
-Every ingress replica starts it. Its process also runs the housekeeping of everything that is stored.
+Every ingress replica starts it. Its process also runs the housekeeping and delivers webhooks.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class BatchCoordinator:
         leave_when_drained(self.stop)
 
     def fingerprint(self) -> str:
-        """Return the digest of the configuration that this coordinator runs with."""
+        """Return the digest of this coordinator's configuration."""
         return self._fingerprint
 
     def poke(self) -> None:
@@ -113,7 +113,7 @@ def start_coordinator(setup: BatchSetup, name: str = ACTOR_NAME) -> None:
     """Start the coordinator of the cluster, unless it runs with this configuration already. Safe to call concurrently.
 
     Raises:
-        ConfigError: a process with another configuration keeps replacing it.
+        ConfigError: another service with another configuration keeps replacing it.
     """
     start_detached(BatchCoordinator, setup, setup.fingerprint(), name, _STOP_S)
 

@@ -1,7 +1,7 @@
 """Runs one line of a batch through the same operation as over HTTP, and renders its outcome.
 
-`LineWorker` calls it for every line. Full replicas, dead engines and stores that are away are tried again; every other
-failure is the outcome of its line.
+Calls are repeated while replicas are full, after an engine died, and while stores are away. Every other failure is the
+outcome of its line.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ MAX_TRIES = 3
 _MAX_WAIT_S = 5.0
 _MAX_OUTAGES = 60  # About five minutes.
 _ACCEPTED_AFTER_S = 0.05
-"""A full replica refuses at once; one that has not refused by then has accepted the line."""
+"""A full replica refuses at once. After this time without a refusal, a line counts as accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class LineCalls:
 
 
 def begin_trace(principal: Principal, batch_id: str, line: int, at: float) -> RequestTrace:
-    """Return the trace of a line that starts to run; its request id is the same wherever the line runs again."""
+    """Return the trace of a line that starts to run; its request id stays the same if the line runs again."""
     request_id = f"req_{hashlib.sha256(f'{batch_id} {line}'.encode()).hexdigest()[:32]}"
     return RequestTrace(request_id, "POST", at, time.perf_counter(), principal=principal, batch_id=batch_id)
 

@@ -1,14 +1,14 @@
-"""How many lines may be with the models at once, and whose line is next.
+"""Limits how many lines are in flight at once, and chooses the account whose line is next.
 
-`LineWorker` acquires a place for each line; `LineCalls` reports whether replicas accept or refuse lines. No more lines
-than the limit are in flight, and accounts that wait take turns.
+`LineWorker` acquires a place for each line; `LineCalls` reports whether replicas accept or refuse lines. Accounts that
+wait take turns.
 """
 
 import asyncio
 from collections import deque
 
 _SHRINK = 0.7
-_START = 32.0  # As many as a model of one replica runs.
+_START = 32.0  # What a model with one replica runs.
 
 
 class ConcurrencyLimiter:
@@ -67,13 +67,13 @@ class ConcurrencyLimiter:
         self._limit = max(1.0, self._limit * _SHRINK)
 
     def _schedule_admission(self) -> None:
-        """Admit in the next turn of the event loop, so that lines that end together share one decision."""
+        # In the next turn of the event loop, so that lines that end together share one decision.
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._admit)
 
     def _admit(self) -> None:
-        """Admit one waiting line of each account, up to the limit; go on in the next turn, when more may wait."""
+        """Admit one waiting line of each account, up to the limit; more may wait by the next turn of the event loop."""
         self._is_scheduled = False
         for account in list(self._waiting):
             if self.num_in_flight >= self.limit:

@@ -1,7 +1,4 @@
-"""The settings of batches, and the constants that used to be settings.
-
-`serve_app.config` makes `BatchConfig` a section of the configuration; coordinator and workers read it.
-"""
+"""The settings of batches, and constants beside them. Coordinator and workers read both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,11 +9,11 @@ from pydantic import Field
 from deployments.config import Section
 
 MAX_JOBS = 4
-"""Ray Data jobs that run at a time. Without one, a batch runs on the worker that always runs."""
+"""Ray Data jobs that run at a time. The other batches share the permanent worker."""
 MAX_RUNNING = 10
-"""Batches that one coordinator runs at a time, whichever accounts they are of."""
+"""Batches that a coordinator runs at a time."""
 MAX_RUNNING_IN_ALL = 50
-"""Batches that it runs with those of accounts that have no other running."""
+"""The bound with one more batch for each account that has none running."""
 SLICE_LINES = 1_000
 """Lines that a worker of a job takes at a time."""
 
@@ -46,11 +43,11 @@ class BatchConfig(Section):
         max_line_bytes: the largest line of an input file. A worker holds every line in flight in memory; lower it
             where that is too much.
         priority: vLLM's priority of lines; higher runs later, interactive requests have 0.
-        max_lines_in_flight: how many lines the worker that always runs may have with the models at once, and all
-            jobs together again as many; fewer while replicas refuse lines. Keep it below the models'
+        max_lines_in_flight: how many lines the worker that always runs may send to the models at once, and how many
+            all jobs together may; fewer while replicas refuse lines. Keep it below the models'
             `max_concurrent_requests`, so that interactive requests find a place. Where the tokens of a step bound how
-            many requests an engine runs, keep it some steps' worth of prompts above that, so that a line that ends is
-            followed at once by the next.
+            many requests an engine runs, keep it some steps' worth of prompts above that, so that the next line follows
+            at once.
         num_workers: worker processes of each Ray Data job. One runs 500 to 1,000 lines a second; raise it where the
             models are faster.
         num_cpus: how many CPUs each worker process reserves.

@@ -1,6 +1,6 @@
-"""The input of a claimed batch: its validation, the index of its lines, and what happens when it is lost.
+"""The input of a claimed batch: its validation, the index of its lines, and the retries of its reads.
 
-`BatchRun` owns one. All reads are retried while the object store is away; an input that stays lost raises ContentLost.
+`BatchRun` owns one. Reads are retried while the object store is away; an input that stays lost raises ContentLost.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,14 +21,14 @@ from serve_app.validation.batch_lines import LineIndex, Place, Rules, Validation
 
 INPUT_LOST: dict[str, Any] = {
     "code": "input_file_lost",
-    "message": "The input file can no longer be read from storage. What was done before is in the output file.",
+    "message": "The input file can no longer be read from storage. The output file has the lines that ran before.",
     "param": "input_file_id",
     "line": None,
 }
 _MAX_VALIDATIONS = 10
 _READING = "Reading a batch's input"
 _LOST_AFTER_CANCEL_S = 30.0
-"""A cancelled batch waits less for a lost input: it needs only the `custom_id` of each line."""
+"""A cancelled batch waits less for a lost input, since it only needs the `custom_id` of each line."""
 
 
 class BatchInput:
@@ -80,7 +80,7 @@ class BatchInput:
         return await self._files.find(self._batch.account, self._batch.input_file_id, even_expired=True)
 
     async def read(self, file: StoredFile, places: Sequence[Place]) -> bytes:
-        """Read these lines and return the last: a worker is not at fault for lines that cannot be read.
+        """Read these lines and return the last, to know that a worker's failure is not that of the object store.
 
         Raises:
             ContentLost: the content has been unreadable for too long, or at once if the batch must stop.
@@ -108,7 +108,7 @@ class BatchInput:
 
     async def _validate(self) -> Validation:
         batch = self._batch
-        if batch.state.epoch > _MAX_VALIDATIONS:  # Every coordinator before this one died over it.
+        if batch.state.epoch > _MAX_VALIDATIONS:  # Every coordinator before died while validating it.
             return _invalid("internal_error", "The input file could not be validated. Please contact the operator.")
         try:
             found = await retry_outages(_READING, self._validate_file, lost_after_s=self.lost_after_s)
@@ -144,10 +144,10 @@ class BatchInput:
 
     def _too_many_tokens(self) -> Validation:
         principal = self._batch.principal
-        most = self._tiers.of(principal.tier).enqueued_tokens
+        max_tokens = self._tiers.of(principal.tier).enqueued_tokens
         return _invalid(
             "token_limit_exceeded",
-            f"Enqueued token limit reached in organization {principal.organization}. Limit: {most} enqueued "
+            f"Enqueued token limit reached in organization {principal.organization}. Limit: {max_tokens} enqueued "
             "tokens. Please try again once some in_progress batches have been completed.",
         )
 

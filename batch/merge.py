@@ -1,7 +1,7 @@
 """Writes the output file of a batch, with a line for each line of the input and in that order, and its error file.
 
-`BatchRun` calls `merge` when the outcomes are sealed. If the object store has lost answers, their lines say so; if it
-has lost the input, lines that did not run are left out, since their `custom_id` is lost.
+`BatchRun` calls `merge` once the outcomes are sealed. A line becomes an error if the object store has lost its answer.
+If the input is lost, lines that did not run are left out, since their `custom_id` is lost too.
 """
 
 import secrets
@@ -27,14 +27,14 @@ PURPOSE = "batch_output"
 _WRITE_BYTES = 256 * 1024
 _MAX_CACHED_BYTES = 64 * 1024 * 1024
 _RESERVE_PART = 0.5
-"""An output leaves half of the disk's reserve: the segments that it is made from are deleted once it is written."""
+"""An output may use half of the disk's reserve, since its segments are deleted once it is written."""
 _EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
 _CANCELLED = ("batch_cancelled", "This request was not executed because the batch was cancelled.")
 _ANSWER_LOST = ("answer_lost", "This request was executed, but its answer was lost in storage.")
 
 
 class AcceptedLoss(IntEnum):
-    """What the files of a batch may lack if it is lost; each value includes those before it."""
+    """The losses that the files of a batch may have; each value includes those before it."""
 
     NONE = 0
     CUSTOM_IDS = 1
@@ -91,8 +91,8 @@ async def merge(
     """
     if not state.num_total:
         return Merged(None, None)
-    lines = _OutputLines(stores, batch, state, index, accepted)
-    await lines.open()
+    done = _SegmentReader(stores.segments, batch.account, await stores.work.segments(batch.batch_id))
+    lines = _OutputLines(stores, batch, state, index, accepted, done)
     written: list[_BufferedFile] = []
     try:
         async with AsyncExitStack() as stack:
@@ -107,7 +107,7 @@ async def merge(
             for file in written:
                 await file.flush()
     except BaseException:
-        for file in written:  # A finished one would fill the disk that is full.
+        for file in written:  # A finished file would keep a full disk full.
             await stores.files.drop_object(file.file.object_key)
         raise
     return Merged(*await _rows(stores, batch, written, lifetime_s), lines.num_lost)
@@ -134,7 +134,7 @@ async def _create(stack: AsyncExitStack, stores: Stores, batch: Batch) -> _Buffe
 
 
 class _SegmentReader:
-    """Reads single lines of the segments of one batch, through a cache of the segments read last."""
+    """Reads single lines of a batch's segments, and caches the segments that it read last."""
 
     def __init__(self, store: SegmentStore, account: str, segments: Sequence[StoredSegment]) -> None:
         self._store = store
@@ -150,15 +150,10 @@ class _SegmentReader:
         return line in self._where
 
     def has_failed(self, line: int) -> bool:
-        """Return whether a line of these segments failed."""
         return self._where[line][1].is_failed
 
     async def line(self, line: int) -> tuple[bytes, bool]:
-        """Return the output line of an input line, and whether it failed.
-
-        Raises:
-            StoreUnavailable, ContentLost: as `SegmentStore.read` does.
-        """
+        """Return the output line of an input line, and whether it failed; raises what `SegmentStore.read` does."""
         number, entry = self._where[line]
         content = self._cache.get(number)
         if content is None:
@@ -176,7 +171,13 @@ class _OutputLines:
     """The output lines of a batch, in input order."""
 
     def __init__(
-        self, stores: Stores, batch: Batch, state: BatchState, index: LineIndex | None, accepted: AcceptedLoss
+        self,
+        stores: Stores,
+        batch: Batch,
+        state: BatchState,
+        index: LineIndex | None,
+        accepted: AcceptedLoss,
+        done: _SegmentReader,
     ) -> None:
         self.num_lost = 0
         self._stores = stores
@@ -184,16 +185,12 @@ class _OutputLines:
         self._state = state
         self._index = index
         self._accepted = accepted
+        self._done = done
         self._input: ContentReader | None = None
 
-    async def open(self) -> None:
-        """Load the segments of the batch."""
-        segments = await self._stores.work.segments(self._batch.batch_id)
-        self._done = _SegmentReader(self._stores.segments, self._batch.account, segments)
-
     async def rendered(self) -> AsyncIterator[tuple[bytes, bool]]:
-        """Yield each line, and whether it failed; a line that did not run says why."""
-        why = _CANCELLED if self._state.status == "cancelling" else _EXPIRED
+        """Yield each line, and whether it failed; a line that did not run has an error with the reason."""
+        reason = _CANCELLED if self._state.status == "cancelling" else _EXPIRED
         for number in range(self._state.num_total):
             is_done = number in self._done
             answer = await self._answer(number) if is_done else None
@@ -202,7 +199,7 @@ class _OutputLines:
                 continue
             custom_id = await self._custom_id(number)
             if custom_id is not None:
-                yield render_not_run(custom_id, *(_ANSWER_LOST if is_done else why)), True
+                yield render_not_run(custom_id, *(_ANSWER_LOST if is_done else reason)), True
 
     async def _answer(self, number: int) -> tuple[bytes, bool] | None:
         """Return the output line of a done line, and whether it failed; None if it is lost."""

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import ray
 from ray.exceptions import RayActorError, RayError
+from typing_extensions import override
 
 from batch.config import MAX_JOBS, SLICE_LINES
 from batch.lines import Place
 from batch.setup import BatchSetup, log_errors
-from batch.worker import ClaimedBatch, FleetDown, LineWorker
+from batch.worker import ClaimedBatch, Fleet, FleetDown, LineWorker
 from deployments.background_loop import BackgroundLoop
 from deployments.state.batches.ledger import Fenced
 from deployments.waiting import BackgroundLoop
@@ -56,9 +57,9 @@ class WorkerProcess:
             self._loop.run(self._worker.run(batch, places))
         except Fenced as fenced:
             raise Fenced(str(fenced)) from None
-        except Exception as error:  # Its text may quote content, and Ray would log it.
+        except Exception as error:  # Its message may quote content, and Ray would log it.
             log_bug(batch.batch_id, error)
-            raise RuntimeError("A worker failed; its error log says where.") from None
+            raise RuntimeError("A worker failed; see its error log.") from None
         return len(places)
 
 
@@ -74,8 +75,8 @@ class LineCaller:
         return {"num_lines": np.array([self._process.run(self._batch, packed) for packed in rows["places"]])}
 
 
-class RayFleet:
-    """Implements `batch.worker.Fleet` on a Ray cluster. Its processes end with the one that holds it."""
+class RayFleet(Fleet):
+    """A `Fleet` on a Ray cluster. Its processes end with the process that holds it."""
 
     def __init__(self, setup: BatchSetup) -> None:
         self._setup = setup
@@ -92,10 +93,11 @@ class RayFleet:
         """
         await self._shared_worker()
 
+    @override
     async def run(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
-        """Run the first lines in the permanent worker and the rest in a Ray Data job, if there is room for one.
+        """Run the first lines in the permanent worker and the rest in a Ray Data job, if there is room for a job.
 
-        A batch that waited for others' jobs to end would wait for hours, though lines of accounts take turns.
+        Without room all lines run in the permanent worker: to wait for another batch's job may take hours.
         """
         small = self._config.small_batch_lines
         has_job = len(places) > small and self._num_jobs < MAX_JOBS
@@ -117,22 +119,22 @@ class RayFleet:
         if not await _call(worker, batch, places) and self._shared is held:
             self._shared = None
 
+    @override
     async def run_alone(self, batch: ClaimedBatch, place: Place) -> None:
-        """Run one line in a process that runs no other."""
         worker = self._alone.get(batch.batch_id)
         if worker is None:
             worker = self._alone[batch.batch_id] = await _start_worker(self._setup)
         if not await _call(worker, batch, [place]):
             del self._alone[batch.batch_id]
 
+    @override
     async def forget(self, batch_id: str) -> None:
-        """Stop the process that ran single lines of a batch."""
         worker = self._alone.pop(batch_id, None)
         if worker is not None:
             ray.kill(worker)
 
+    @override
     async def close(self) -> None:
-        """Stop all processes."""
         for worker in self._alone.values():
             ray.kill(worker)
         self._alone.clear()

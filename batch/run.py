@@ -1,4 +1,4 @@
-"""Runs one claimed batch to its end, from whatever state an earlier claim left it in.
+"""Runs one claimed batch to its end, from the state in which an earlier claim left it.
 
 `Coordinator` creates a run for each batch that it claims. The run holds the claim, has the fleet run the lines, and
 merges their outcomes into the batch's files. Each step is safe to repeat under a later claim.
@@ -37,7 +37,7 @@ _FLEET_WAIT_S = 2.0
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a coordinator shares among its runs."""
+    """The parts that a coordinator's runs share."""
 
     stores: Stores
     fleet: Fleet
@@ -70,7 +70,7 @@ class BatchRun:
 
         Raises:
             Fenced: another coordinator has claimed the batch.
-            Paused: lines are left for when it is resumed; none runs any more.
+            Paused: an operator has paused it; no line runs any more.
         """
         working = asyncio.create_task(self._run())
         holding = asyncio.create_task(self._hold_claim())
@@ -116,7 +116,7 @@ class BatchRun:
     async def _seal_without_input(self, index: LineIndex | None) -> BatchState:
         logger.warning("The input of %s is lost.", self._id)
         state = await self._load_state()
-        if state.is_complete or (index is not None and must_stop(state)):  # Only the merge may need the input.
+        if state.is_complete or (index is not None and must_stop(state)):  # Then only the merge may need the input.
             return await self._work.seal(self._id, self._epoch)
         return await self._work.lose(self._id, self._epoch, [INPUT_LOST])
 
@@ -166,7 +166,7 @@ class BatchRun:
         """Return when every line is done, or no more may start.
 
         Lines left undone by a worker that died are given out once more. If it dies again, the lines that started
-        first, one of which must be at fault, run one by one.
+        first run one by one, since one of them must be at fault.
         """
         batch = self._batch
         state = await self._load_state()

@@ -1,4 +1,4 @@
-"""The set-up of batch processes: a value that travels to the coordinator and the workers, and creates what they need.
+"""The set-up of batch processes: a value that travels to the coordinator and the workers, and creates their parts.
 
 `serve_app.coordinator` builds it from the configuration.
 """
@@ -42,7 +42,7 @@ class ModelPlace:
 class BatchSetup:
     """Everything that a batch process needs. Its repr shows no secrets.
 
-    `tool_places` has, by type of tool, the deployment and the application of each tool that is one.
+    `tool_places` has the deployment and the application of each tool that is a deployment, by the tool's type.
     """
 
     state: ResolvedState
@@ -54,11 +54,11 @@ class BatchSetup:
     traces: TracesConfig | None = None
 
     def create_tracer(self) -> Tracer | None:
-        """Return what traces in this process, None where traces are off."""
+        """Return the tracer of this process; None where traces are off."""
         return None if self.traces is None else Tracer(self.traces)
 
     def fingerprint(self) -> str:
-        """Return a digest of the set-up, which reveals none of its secrets."""
+        """Return a digest of the set-up that reveals no secrets."""
         state = self.state
         parts = [
             state.config.model_dump_json(),

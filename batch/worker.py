@@ -1,7 +1,7 @@
 """A worker: runs lines of claimed batches in its process and commits their outcomes as they arrive.
 
-A `Fleet` gives it the lines. What it has committed counts once, even if the worker dies or loses the claim; the other
-lines are left for another run.
+A `Fleet` gives it the lines. A committed outcome counts once, even if the worker dies or loses the claim; lines without
+one are left for another run.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _MAX_UNWRITTEN_BYTES = 4 * MAX_SEGMENT_BYTES
 
 @dataclass(frozen=True, slots=True)
 class ClaimedBatch:
-    """What a worker must know of a claimed batch. It travels between processes and holds no content of lines."""
+    """A claimed batch, for its workers. It travels between processes and holds no content of lines."""
 
     batch_id: str
     epoch: int
@@ -106,7 +106,7 @@ class LineWorker:
         starting = asyncio.create_task(self._start_lines(run, places))
         try:
             await asyncio.wait({committing, starting}, return_when=asyncio.FIRST_COMPLETED)
-            if committing.done():  # Fenced or stopping: running lines are given up, finished ones are kept.
+            if committing.done():  # Fenced or stopping: running lines are cancelled, finished lines are kept.
                 await committing
                 await _cancel([starting, *run.running])
                 await run.commit_rest()
@@ -144,7 +144,7 @@ class LineWorker:
             )
             request = parse_line(content, batch.endpoint)
             run.add(await self._calls.run(place.line, request, batch.endpoint, batch.principal, batch.batch_id))
-        except ContentLost:  # The line stays undone: waiting here would keep its place from other lines.
+        except ContentLost:  # The line stays undone: to wait here would take the place of another line.
             return
         except Exception as error:  # The line stays undone; `BatchRun` gives it out again, a few times.
             log_bug(batch.batch_id, error)

@@ -1,7 +1,7 @@
-"""Rows of several tables in one statement of PostgreSQL, which needs no transaction around it.
+"""Inserts rows of several tables: in one statement on PostgreSQL, which needs no transaction around it.
 
-The rows come as one array for each column: the text of the statement is the same for any number of rows, so that it is
-prepared once on each connection and is one message from then on.
+The rows are one array for each column. So the text of the statement is the same for any number of rows: it is prepared
+once on each connection, and is one message from then on.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from deployments.state.database.connection import Database
 
 
 def insert_all(tables: Sequence[Table], *, is_again: bool = False) -> Insert:
-    """Return the INSERT of rows of all `tables`, whose values are `parameters_of` the rows.
+    """Return the INSERT of rows of all `tables`; its parameters are `parameters_of` the rows.
 
-    Where it `is_again` tried, it leaves a row with the same key as it is.
+    If it `is_again` tried, a row with the same key stays as it is.
     """
     *others, last = (_insert(table, is_again) for table in tables)
     return last.add_cte(*(one.cte(f"into_{one.table.name}") for one in others))
@@ -37,7 +37,7 @@ def parameters_of(
 
 def given_rows(table: Table, names: Sequence[str]) -> TableValuedAlias:
     """Return the rows given for some columns of `table` as a FROM; `n` is the number of a row, from 1."""
-    # An array of VARCHAR(n) would cut what is longer; that of a text is refused by the column.
+    # An array of VARCHAR(n) would cut a longer text; a column refuses it.
     types = [Text() if isinstance(table.c[name].type, String) else table.c[name].type for name in names]
     arrays = [bindparam(_name(table, name), type_=ARRAY(kind)) for name, kind in zip(names, types, strict=True)]
     columns = [column(name, kind) for name, kind in zip(names, types, strict=True)]
@@ -59,11 +59,11 @@ Rows = dict[Table, list[dict[str, Any]]]
 
 _MAX_TOGETHER = 64
 _MAX_WRITING = 4
-"""How many transactions are written at once to PostgreSQL: as many as its pool keeps connections open."""
+"""Transactions that run at once on PostgreSQL: its pool keeps this number of connections open."""
 
 
 class GroupCommit:
-    """Inserts rows into one database; of each caller's rows, either all are inserted or none."""
+    """Inserts the rows of many callers in few transactions: of each caller's rows all, or none."""
 
     def __init__(self, database: Database, tables: Sequence[Table], patience_s: float = 0.0) -> None:
         """Take the tables in the order in which their rows are inserted; `patience_s` is that of `Database.repeat`."""
@@ -79,7 +79,7 @@ class GroupCommit:
         """Insert rows; return once they are committed.
 
         Raises:
-            SQLAlchemyError: they were not, because a row is invalid or the database fails.
+            SQLAlchemyError: a row is invalid, or the database fails.
         """
         done = asyncio.get_running_loop().create_future()
         self._waiting.append((rows, done))
@@ -92,7 +92,7 @@ class GroupCommit:
             while self._waiting:
                 together, self._waiting = self._waiting[:_MAX_TOGETHER], self._waiting[_MAX_TOGETHER:]
                 await self._commit(together)
-        finally:  # Before another insert looks: one that finds it here counts on it.
+        finally:  # Before another insert runs, which relies on the tasks that it finds here.
             self._writing -= {asyncio.current_task()}
 
     async def _commit(self, together: list[tuple[Rows, "asyncio.Future[None]"]]) -> None:

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 
 def uptime() -> float:
-    """Return seconds since a fixed moment, including the time that the machine slept, if it counts that."""
+    """Return seconds since a fixed moment, with the time that the machine slept where the system counts it."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class SteadyClock:
     """Unix seconds that advance with the monotonic clock, from the wall clock's time at the start.
 
-    `not_before` is a time that was reached earlier: if the wall clock is behind it, the clock starts there.
+    It starts at `not_before`, a time that was reached earlier, if the wall clock is behind that.
     """
 
     def __init__(
@@ -30,10 +30,10 @@ class SteadyClock:
 
 
 class PastClock:
-    """Wall-clock Unix seconds, ignoring forward jumps since this clock was made.
+    """Wall-clock Unix seconds, without forward jumps since this clock was created.
 
     Expired content is deleted by this clock. While the wall clock is wrong, content may be hidden as expired; it comes
-    back when the wall clock is put right.
+    back when the wall clock is corrected.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = uptime) -> None:
@@ -41,5 +41,5 @@ class PastClock:
         self._steady = SteadyClock(wall=wall, monotonic=monotonic)
 
     def __call__(self) -> float:
-        """Return the time; it may be behind the right time, never ahead of it."""
+        """Return the time, which is never ahead of the right time."""
         return min(self._wall(), self._steady())

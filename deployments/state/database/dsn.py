@@ -1,4 +1,4 @@
-"""Addresses of PostgreSQL as libpq writes them, brought into the one form that SQLAlchemy reads. Pure.
+"""Turns addresses of PostgreSQL as libpq writes them into the form that SQLAlchemy reads. Pure.
 
 Several servers are HOST:PORT,HOST:PORT in the authority, or `host=HOST:PORT` and `port=PORT` in the query. Their
 settings for TLS and sessions are libpq's too; see https://www.postgresql.org/docs/current/libpq-connect.html.
@@ -12,9 +12,9 @@ from deployments.config import ConfigError
 
 DEFAULT_PORT = 5432
 ATTRIBUTES = ("any", "primary", "standby", "read-write", "read-only")
-"""What `target_session_attrs` may ask for. A service that writes needs `read-write` or `primary`."""
+"""The values of `target_session_attrs`. A service that writes needs `read-write` or `primary`."""
 
-# asyncpg reads these from an address alone, and SQLAlchemy would hand them over as arguments.
+# asyncpg reads these from an address only, and SQLAlchemy would pass them as arguments.
 _OF_ADDRESS = (
     "application_name",
     "gsslib",
@@ -34,7 +34,7 @@ _OF_ADDRESS = (
 
 
 def one_form(rest: str) -> str:
-    """Return what follows `postgresql://` with several hosts as `host=H1,H2&port=P1,P2`; of one host as it is.
+    """Return the part after `postgresql://` with several hosts as `host=H1,H2&port=P1,P2`, and with one host unchanged.
 
     Raises:
         ConfigError: the hosts and ports cannot be read, or a setting is unknown.
@@ -69,14 +69,14 @@ def one_form(rest: str) -> str:
 
 
 def has_password(rest: str) -> bool:
-    """Return whether what follows `postgresql://` carries a password, in the query too."""
+    """Return whether the part after `postgresql://` has a password, also in its query."""
     address, _, query = rest.partition("?")
     user, _, _ = address.partition("/")[0].rpartition("@")
     return ":" in user or any(key in ("password", "sslpassword") for key, _ in parse_qsl(query))
 
 
 def with_address(url: URL) -> tuple[URL, dict[str, str]]:
-    """Return a URL without the settings that only an address can have, and the argument that hands asyncpg these."""
+    """Return a URL without the settings that asyncpg reads from an address only, and the argument with that address."""
     of_address = {key: value for key, value in url.query.items() if key in _OF_ADDRESS}
     if not of_address:
         return url, {}

@@ -21,11 +21,11 @@ R = TypeVar("R", bound=Sequence[Any])
 
 _LOOKED_AT = 1000
 _KEPT_TURNS = 10_000
-"""After how many turns of others it is forgotten when an account was served: it comes first then in any case."""
+"""A turn is deleted after this number of later turns: its account comes first then in any case."""
 
 
 class Lane(NamedTuple):
-    """A lane with work that is ready, and the columns of the first such row that were asked for, by name."""
+    """A lane with work that is ready, and the wanted columns of its first row, by name."""
 
     account: str
     lane: str
@@ -36,8 +36,8 @@ class Lane(NamedTuple):
 class Turns:
     """The turns at one queue.
 
-    `account` and `lane` are columns of the queue's table, and the oldest row of a lane has the least `age`. The rows in
-    which `waits` holds are the queue; an index leads from that over the lane to the age.
+    `account` and `lane` are columns of the queue's table, and the oldest row of a lane has the least `age`. The queue
+    is the rows for which `waits` holds; they have an index by lane and age.
     """
 
     queue: str
@@ -49,7 +49,7 @@ class Turns:
     async def lanes(
         self, connection: AsyncConnection, is_ready: ColumnElement[bool], *columns: ColumnElement[Any]
     ) -> list[Lane]:
-        """Return the lanes with rows for which `is_ready` holds, that whose turn it is first.
+        """Return the lanes with rows for which `is_ready` holds, in the order of their turns.
 
         One lane of each account comes before the second lane of any.
         """
@@ -57,15 +57,15 @@ class Turns:
         return [Lane(row["turns_account"], row["lane"], row) for row in rows]
 
     def query(self, is_ready: ColumnElement[bool], *columns: ColumnElement[Any]) -> Select[Any]:
-        """Return the statement that finds the same, a row for each lane."""
-        # Each step finds the lane after the one before in the index, without the rows in between.
+        """Return the statement of `lanes`, which finds a row for each lane."""
+        # Each step finds the next lane in the index, without the rows in between.
         first = select(self.lane).where(self.waits).order_by(self.lane).limit(1)
         found = select(first.scalar_subquery().label("lane")).cte("found", recursive=True)
         after = select(self.lane).where(self.waits, self.lane > found.c.lane).order_by(self.lane).limit(1)
         found = found.union_all(select(_of_each(after, found)).where(found.c.lane.is_not(None)))
 
         def of_first(column: ColumnElement[Any]) -> ScalarSelect[Any]:
-            # Not as an equation: PostgreSQL would take any index on the age alone for it, and read others' rows.
+            # Not `==`: PostgreSQL would then use any index on the age alone, and read the rows of other lanes.
             rows = select(column).where(self.waits, is_ready, self.lane.between(found.c.lane, found.c.lane))
             return _of_each(rows.order_by(self.lane, self.age).limit(1), found)
 
@@ -87,7 +87,7 @@ class Turns:
         )
 
     async def note_served(self, connection: AsyncConnection, database: Database, served: Iterable[Lane]) -> None:
-        """Note in the caller's transaction that lanes are served now: they and their accounts go to the end."""
+        """Put lanes that are served now, and their accounts, at the end, in the caller's transaction."""
         pairs = {(lane.account, name) for lane in served for name in ("", lane.lane)}
         if not pairs:
             return
@@ -102,9 +102,9 @@ class Turns:
 
 @dataclass(frozen=True)
 class Places:
-    """Places for work that is done side by side: `room` are free, and `held` is how many each account has.
+    """Places for work that is done side by side: `room` is the number of free places, `held` that of each account.
 
-    An account gets another only while it holds fewer than are free: the last one goes to an account that has none.
+    An account gets another place only while it holds fewer than are free: the last goes to an account without any.
     """
 
     held: Mapping[str, int] = field(default_factory=dict)
@@ -126,21 +126,21 @@ ONE = Places()
 
 
 def _of_each(rows: Any, found: Any) -> ScalarSelect[Any]:
-    """Return a query of one value as a column beside each lane that was found."""
+    """Return a query of one value as a column for each lane that was found."""
     return rows.correlate(found).scalar_subquery()  # type: ignore[no-any-return]
 
 
 def may_be_free(lease_until: ColumnElement[float], now: float, lease_s: float) -> ColumnElement[bool]:
-    """Return the condition for rows whose lease has ended, or ends later than one that was taken just now."""
+    """Return the condition for rows whose lease has ended, or ends later than a lease that is taken now."""
     return or_(lease_until <= now, lease_until > now + lease_s)
 
 
 class LeaseWatch:
     """What one process has seen of the leases of other processes.
 
-    A lease ends at a time of its holder's wall clock. If that clock was ahead, the time is further away than a lease
-    lasts, and nothing would end the lease of a dead holder. So a lease also ends when it has not changed for its whole
-    length by the observer's monotonic clock: a living holder renews it more often.
+    A lease ends at a time of its holder's wall clock. If that clock was ahead, the lease of a dead holder would last
+    too long. So a lease also ends when it has not changed for its whole length by the observer's monotonic clock: a
+    living holder renews it more often.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -148,7 +148,7 @@ class LeaseWatch:
         self._seen: dict[Hashable, tuple[Hashable, float]] = {}
 
     def free(self, rows: Sequence[R], now: float, lease_s: float) -> list[R]:
-        """Return the rows whose lease has ended or is abandoned; `rows` are all rows that `may_be_free` selects.
+        """Return the rows whose lease has ended or is abandoned, of all rows that `may_be_free` selects.
 
         The last two columns of a row are its lease: holder and end. The columns before them are the row's name.
         """
@@ -167,9 +167,9 @@ class LeaseWatch:
         lease_s: float,
         *of_queue: ColumnElement[bool],
     ) -> None:
-        """End the leases in a queue's table that are abandoned: then they end now, as others do by themselves.
+        """Have the abandoned leases in a queue's table end now.
 
-        `names` are the columns of a row's name, `lease` those of the holder and the end of its lease.
+        `names` are the columns of a row's name, `lease` the columns of its holder and its end.
         """
         ahead = select(*names, *lease).where(*of_queue, lease[1] > now + lease_s).limit(_LOOKED_AT)
         async with database.read() as connection:

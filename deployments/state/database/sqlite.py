@@ -1,7 +1,7 @@
-"""SQLite's part of the database: how its file is made, how connections are set up, and whole transactions in threads.
+"""SQLite: creates the file, sets up connections, and runs whole transactions in threads.
 
-SQLite keeps one writer at a time, so a transaction that writes takes the write lock at its first statement and waits
-its turn there, instead of failing half-way when two readers want to write.
+SQLite has one writer at a time. A transaction that writes takes the write lock at its begin and waits for it there,
+instead of failing half-way when two readers want to write.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class SqliteThreads:
 
 
 def configure_sqlite(engine: Engine) -> None:
-    """Set up every connection, and begin transactions ourselves: the driver's transactions leave DDL out."""
+    """Set up every connection, and begin transactions here: the driver's transactions leave DDL out."""
 
     def on_connect(connection: Any, _record: Any) -> None:
         cursor = connection.cursor()
@@ -86,11 +86,11 @@ def configure_sqlite(engine: Engine) -> None:
 def create_sqlite(path: Path) -> None:
     """Create the file, readable by its owner only, with a write-ahead log; SQLite gives the log the same mode.
 
-    The file remembers that it has a log. One process at a time: of two that turn it on, SQLite refuses one at once.
+    The file keeps this mode. One process at a time: if two turn it on, SQLite refuses one at once.
     """
     with migration_lock(path):
-        # Only a new file is opened by hand. To close one gives up the locks that SQLite holds on it in this process:
-        # another process may then delete the log that is still written to (sqlite.org/howtocorrupt.html, 2.2).
+        # Only a new file is opened here. To close a file gives up the locks that SQLite holds on it in this process:
+        # another process could then delete the log while it is in use (sqlite.org/howtocorrupt.html, 2.2).
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         with closing(sqlite3.connect(path)) as connection:
@@ -99,7 +99,7 @@ def create_sqlite(path: Path) -> None:
 
 
 async def empty_log(driver: Any) -> None:
-    """Write the log into the database and empty it, unless a connection reads for long; none can write meanwhile."""
+    """Write the log into the database and empty it, unless a long read uses it; nothing can write meanwhile."""
     await driver.execute_fetchall(f"PRAGMA busy_timeout={_LOG_BUSY_MS}")
     try:
         await driver.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -109,7 +109,7 @@ async def empty_log(driver: Any) -> None:
 
 @contextmanager
 def migration_lock(path: Path) -> Iterator[None]:
-    """Hold the lock file beside a database; waits for another holder. A killed process releases it."""
+    """Hold the lock file beside a database, once no other process does. A killed process releases it."""
     descriptor = os.open(f"{path}.migrating", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

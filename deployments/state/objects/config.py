@@ -47,7 +47,7 @@ class PlaceConfig(Section):
 
 
 class OtherPlaceConfig(PlaceConfig):
-    """The second store, which holds the same: a bucket elsewhere."""
+    """The second store, with the same content: a bucket elsewhere."""
 
     url: str | Reference = Field()
 

@@ -1,6 +1,6 @@
-"""The copies that one of two object stores still lacks: a list in the database, and the copier that works through it.
+"""The backlog of two object stores: a list in the database, and the copier that works through it.
 
-`pair` adds to the list before an object counts as written. The batch coordinator's process runs the copier, as a chore.
+`pair` adds to the list before an object counts as written. Housekeeping runs the copier.
 """
 
 import logging
@@ -33,11 +33,11 @@ class Side:
 
     @property
     def is_backing_off(self) -> bool:
-        """Whether it failed in the last seconds."""
+        """Whether it failed within BACK_OFF_S."""
         return self.clock() < self.down_until
 
     def note_failure(self, error: StoreUnavailable) -> None:
-        """Stop asking it first for a while."""
+        """Ask the other store first for BACK_OFF_S."""
         if not self.is_backing_off:
             logger.warning("Backing off from the object store %s for %g s: %s", self.name, BACK_OFF_S, error)
         self.down_until = self.clock() + BACK_OFF_S
@@ -45,7 +45,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class PendingCopy:
-    """An object that a store lacks, or, where it `is_deleted`, still has."""
+    """An object that a store lacks, or, if it `is_deleted`, has still to delete."""
 
     store: str
     object_key: str
@@ -55,7 +55,7 @@ class PendingCopy:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How much a store lacks: a number of objects, and the age of the oldest note in seconds."""
+    """How many objects a store lacks or has to delete, and the age of the oldest note in seconds."""
 
     num_objects: int
     oldest_s: float
@@ -69,7 +69,7 @@ class PendingCopies:
         self._clock = clock
 
     async def add(self, store: str, object_key: str, *, is_deleted: bool = False) -> None:
-        """Note that a store lacks an object, or has still to delete it; what was noted of it before is replaced."""
+        """Note that a store lacks an object, or has still to delete it, in place of an earlier note."""
         row = {
             "store": store,
             "object_key": object_key,
@@ -81,20 +81,20 @@ class PendingCopies:
             await connection.execute(self._database.upsert(table, ["store", "object_key"]), row)
 
     async def oldest(self, store: str, num: int) -> Sequence[PendingCopy]:
-        """Return the notes about a store that are oldest, `num` at most."""
+        """Return the oldest notes about a store, at most `num`."""
         columns = (table.c.store, table.c.object_key, table.c.is_deleted, table.c.token)
         query = select(*columns).where(table.c.store == store).order_by(table.c.since).limit(num)
         async with self._database.read() as connection:
             return [PendingCopy(*row) for row in await connection.execute(query)]
 
     async def settle(self, pending: PendingCopy) -> None:
-        """Strike a note from the list, unless it was replaced meanwhile."""
+        """Remove a note, unless it was replaced meanwhile."""
         of_note = (table.c.store == pending.store) & (table.c.object_key == pending.object_key)
         async with self._database.write() as connection:
             await connection.execute(delete(table).where(of_note & (table.c.token == pending.token)))
 
     async def backlog(self) -> dict[str, Backlog]:
-        """Return how much each store lacks; those that lack nothing are left out."""
+        """Return the backlog of each store that has one."""
         query = select(table.c.store, func.count(), func.min(table.c.since)).group_by(table.c.store)
         now = self._clock()
         async with self._database.read() as connection:
@@ -103,7 +103,7 @@ class PendingCopies:
 
 
 class Copier:
-    """Copies objects to the store that lacks them, and deletes those that a store was to delete, oldest note first."""
+    """Copies the objects that a store lacks, and deletes those that it has to delete, the oldest note first."""
 
     def __init__(self, near: Side, far: Side, pending: PendingCopies) -> None:
         self._near = near
@@ -111,10 +111,9 @@ class Copier:
         self._pending = pending
 
     async def run(self) -> int:
-        """Work off what can be worked off now; return how many objects.
+        """Work through the list, until a store fails; return the number of objects.
 
-        A store that fails is left for the next time. An object that the other store does not have either was deleted
-        since.
+        An object that the other store does not have either was deleted since.
 
         Raises:
             DBAPIError: the database is away.

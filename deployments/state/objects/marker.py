@@ -1,14 +1,14 @@
 """Ties object stores to their database: both hold the same marker, written at the first start.
 
-Without a marker, a start with the wrong disk or bucket would find every file missing, one by one, and a start with an
-empty database would delete everything in the object store as orphans. The marker is written to the database first, and
-is noted as written once it is in the object store too; a start between the two finishes that.
+Without it, a start with the wrong disk or bucket would find every file missing, and a start with an empty database
+would delete everything in the object store as orphans. The marker is written to the database first, and noted as
+written once it is in the object store too. The next start finishes what a start has left between the two.
 """
 
 import asyncio
 import logging
 import secrets
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import select, update
 from sqlalchemy.exc import DBAPIError
@@ -31,8 +31,7 @@ _PATIENT_S = 1.0
 _OVERRIDE = "If they are to belong together as they are now, run `manta adopt-object-store`."
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(NamedTuple):
     """The marker in the database."""
 
     marker: str
@@ -42,11 +41,11 @@ class _Known:
 async def open_objects(database: Database, config: ResolvedObjectStore, *, is_patient: bool = False) -> ObjectStore:
     """Return the object store of a configuration, after checking that it belongs to the database.
 
-    An unreachable object store is assumed to be the right one: requests that need it fail, and all others work.
+    An unreachable object store counts as the right one: requests that need it fail, and all others work.
 
     Raises:
-        ConfigError: it belongs to another database, or another one belongs to this database; with `is_patient`, it is
-            looked at again until it is the right one.
+        ConfigError: it belongs to another database, or this database to another object store. With `is_patient`, it is
+            checked each second until it is the right one.
     """
     opened = _open_patiently if is_patient else _open
     near = await opened(database, config)
@@ -68,7 +67,7 @@ async def _open_patiently(database: Database, config: ResolvedObjectStore) -> Bu
             reason = error if isinstance(error, ConfigError) else f"The database is away: {type(error).__name__}."
         num_failures += 1
         if worth_logging(num_failures):
-            logger.warning("%s The object store is looked at again each second.", reason)
+            logger.warning("%s The object store is checked again each second.", reason)
         await asyncio.sleep(_PATIENT_S)
 
 
@@ -84,15 +83,15 @@ async def _open(database: Database, config: ResolvedObjectStore) -> BucketStore:
 
 
 def create_objects(config: ResolvedObjectStore) -> BucketStore:
-    """Return the store at one place, the first of a configuration.
+    """Return the first object store of a configuration, unchecked.
 
     Raises:
-        ConfigError: its directory cannot be made.
+        ConfigError: its directory cannot be created.
     """
     try:
         return BucketStore(config)
     except OSError as error:
-        message = f"The directory of state.object_store.url, {config.url}, cannot be made: {error.strerror}."
+        message = f"The directory of state.object_store.url, {config.url}, cannot be created: {error.strerror}."
         raise ConfigError(message) from None
 
 
@@ -103,12 +102,12 @@ async def mark(database: Database, objects: ObjectStore, url: str, name: str = _
         ConfigError: they do not belong together; the message names the object store by `url`.
         StoreUnavailable: the object store fails.
     """
-    found = await _read(objects)  # Read first: a marker in the object store was in the database before.
+    found = await _read(objects)  # Read first: a marker is in the database before it is in the object store.
     known = await _known(database, name)
     if known is None and found is None:
-        known = await _make(database, name)
+        known = await _create(database, name)
     if known is not None and found is None and known.is_written:
-        found = await _read(objects)  # It may have been written between the two looks.
+        found = await _read(objects)  # It may have been written between the two reads.
     elif known is not None and found is None:
         await objects.put(MARKER_KEY, known.marker.encode())
         found = known.marker
@@ -118,17 +117,17 @@ async def mark(database: Database, objects: ObjectStore, url: str, name: str = _
 
 
 async def check(database: Database, objects: ObjectStore, url: str, name: str = _FIRST) -> None:
-    """Check like `mark`, and write nothing."""
+    """Check like `mark`, but write nothing."""
     found, known = await _read(objects), await _known(database, name)
     if found is not None or (known is not None and known.is_written):
         _compare(known, found, url)
 
 
 async def adopt(database: Database, objects: ObjectStore, name: str = _FIRST) -> None:
-    """Tie the database and the object store together, whatever they hold and were tied to before.
+    """Tie the database and the object store together, whatever they held before.
 
     Raises:
-        StoreUnavailable: the object store fails; the next start, or another call, finishes the work.
+        StoreUnavailable: the object store fails; the next start or another call finishes the work.
     """
     marker = secrets.token_hex(16)
     async with database.write() as connection:
@@ -146,7 +145,7 @@ def _compare(known: _Known | None, found: str | None, url: str) -> None:
         )
     if found is None:
         raise ConfigError(
-            f"The object store {url} is empty or another one than before: the files that the database knows are not in "
+            f"The object store {url} is empty, or not the same as before: the files that the database knows are not in "
             "it. Look at state.object_store.url, and whether its disk is mounted. " + _OVERRIDE
         )
     if found != known.marker:
@@ -167,11 +166,11 @@ async def _known(database: Database, name: str) -> _Known | None:
     query = select(object_stores.c.marker, object_stores.c.is_written).where(object_stores.c.name == name)
     async with database.read() as connection:
         row = (await connection.execute(query)).one_or_none()
-    return None if row is None else _Known(row.marker, row.is_written)
+    return None if row is None else _Known(*row)
 
 
-async def _make(database: Database, name: str) -> _Known | None:
-    """Write a new marker into the database, unless another process just has; return the marker that is there."""
+async def _create(database: Database, name: str) -> _Known | None:
+    """Write a marker into the database, unless another process just has; return the marker in the database."""
     row = {"name": name, "marker": secrets.token_hex(16), "is_written": False}
     async with database.write() as connection:
         await connection.execute(database.insert_or_ignore(object_stores).values(row))

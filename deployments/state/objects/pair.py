@@ -15,6 +15,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
+from typing_extensions import override
+
 from deployments.state.objects.copies import PendingCopies, Side
 from deployments.state.objects.store import (
     ObjectInfo,
@@ -32,14 +34,15 @@ _stays_near: ContextVar[bool] = ContextVar("stays_near", default=False)
 
 
 def write_near_only() -> None:
-    """Have what this task, and those that it starts, write from now on stay in the near one of two stores."""
+    """Have this task, and the tasks that it starts, write to the near store only from now on."""
     _stays_near.set(True)
 
 
-class PairedStore:
-    """Implements `ObjectStore` over two. Without `pending`, something else copies from one to the other.
+class PairedStore(ObjectStore):
+    """An object store over two. Without `pending`, the provider copies from one to the other.
 
-    Each method raises StoreUnavailable only where both stores fail, DBAPIError where one does and the database is away.
+    A deletion that fails at one store is noted and repeated later; a listing has the objects of both, each once. Each
+    method raises StoreUnavailable if both stores fail, and DBAPIError if one does and the database is away.
     """
 
     def __init__(self, near: Side, far: Side, pending: PendingCopies | None, *, waits_for_both: bool = True) -> None:
@@ -50,14 +53,14 @@ class PairedStore:
 
     @property
     def sides(self) -> tuple[Side, Side]:
-        """Both stores, the one that is asked first at the front."""
+        """Both stores, in the order in which they are asked."""
         return (
             (self.far, self.near) if self.near.is_backing_off and not self.far.is_backing_off else (self.near, self.far)
         )
 
+    @override
     @asynccontextmanager
     async def create(self, key: str) -> AsyncIterator[ObjectWriter]:
-        """Open a new object, which appears when the block ends, and does not when it ends with an error."""
         if _stays_near.get():
             async with self.near.store.create(key) as near_writer:
                 yield near_writer
@@ -78,8 +81,8 @@ class PairedStore:
         writer.check()
         await self._note_lacking(key, writer.written)
 
+    @override
     async def put(self, key: str, content: bytes) -> None:
-        """Write a small object at once."""
         if _stays_near.get():
             await self.near.store.put(key, content)
             return
@@ -93,12 +96,8 @@ class PairedStore:
         _check(results)
         await self._note_lacking(key, [result.side for result in results if result.error is None])
 
+    @override
     async def read(self, key: str, start: int, stop: int) -> bytes:
-        """Return the bytes of an object from `start` up to `stop`, fewer where it ends before.
-
-        Raises:
-            ObjectMissing: neither store has it.
-        """
         return await self._first(lambda store: store.read(key, start, stop))
 
     async def _first(self, ask: Callable[[ObjectStore], Awaitable[T]]) -> T:
@@ -114,16 +113,12 @@ class PairedStore:
                 failure = error
         raise failure or ObjectMissing("There is no such object.")
 
+    @override
     async def size(self, key: str) -> int:
-        """Return how many bytes an object has.
-
-        Raises:
-            ObjectMissing: neither store has it.
-        """
         return await self._first(lambda store: store.size(key))
 
+    @override
     async def delete(self, key: str) -> None:
-        """Delete an object from both; where one fails, that is noted and done later."""
         first, second = self.sides
         results = [await _attempt(first, first.store.delete(key))]
         if second.is_backing_off:
@@ -136,8 +131,8 @@ class PairedStore:
             if result.error is not None:
                 await self._note(result.side, key, is_deleted=True)
 
+    @override
     async def list_objects(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        """Yield the objects of both whose keys begin with a folder's name, each once; those of one where one fails."""
         seen: set[str] = set()
         num_failed = 0
         for side in self.sides:
@@ -152,8 +147,8 @@ class PairedStore:
         if num_failed == len(self.sides):
             raise StoreUnavailable("Neither object store can be listed.")
 
+    @override
     async def drop_unfinished(self, older_than_s: float) -> int:
-        """Remove the drafts of killed writers; return how many."""
         results = [await _attempt(side, side.store.drop_unfinished(older_than_s)) for side in self.sides]
         _check(results)
         return sum(result.value or 0 for result in results)
@@ -169,7 +164,7 @@ class PairedStore:
 
 
 class _PairWriter:
-    """An object that is written to one or both stores; one that fails on the way is given up there."""
+    """An object that is written to one or both stores. A store that fails on the way is left out."""
 
     def __init__(self, key: str) -> None:
         self.written: list[Side] = []
@@ -179,11 +174,9 @@ class _PairWriter:
 
     @property
     def is_open(self) -> bool:
-        """Whether a store takes the object."""
         return bool(self._open)
 
     async def open(self, side: Side) -> None:
-        """Begin the object in a store, if that takes it."""
         opened = side.store.create(self._key)
         try:
             writer = await opened.__aenter__()
@@ -193,16 +186,11 @@ class _PairWriter:
             self._open.append((side, opened, writer))
 
     def check(self) -> None:
-        """Check that a store has the object so far.
-
-        Raises:
-            StoreUnavailable: neither has; the error is the last store's.
-        """
+        """Raise the last error if neither store has the object so far."""
         if not self._open and not self.written:
             raise self._error
 
     async def write(self, piece: bytes) -> None:
-        """Add to the object."""
         results = await asyncio.gather(*(self._write(*one, piece) for one in self._open))
         self._open = [one for one in results if one is not None]
         self.check()
@@ -219,7 +207,6 @@ class _PairWriter:
         return side, opened, writer
 
     async def close(self) -> None:
-        """Have the object appear."""
         await asyncio.gather(*(self._close(side, opened) for side, opened, _ in self._open))
         self._open = []
 
@@ -232,7 +219,6 @@ class _PairWriter:
             self.written.append(side)
 
     async def give_up(self, error: BaseException) -> None:
-        """Have the object appear nowhere."""
         for _, opened, _ in self._open:
             await _give_up(opened, error)
         self._open = []
@@ -244,7 +230,7 @@ class _PairWriter:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What came of asking a store to do something."""
+    """The result of a call to a store."""
 
     side: Side
     value: int | None = None
@@ -260,18 +246,14 @@ async def _attempt(side: Side, work: Awaitable[int | None]) -> _Result:
 
 
 def _check(results: Sequence[_Result]) -> None:
-    """Check that one store has done it.
-
-    Raises:
-        StoreUnavailable: none has; the error is the last store's.
-    """
+    """Raise the last error if every store failed."""
     errors = [result.error for result in results if result.error is not None]
     if len(errors) == len(results):
         raise errors[-1]
 
 
 async def _give_up(opened: AbstractAsyncContextManager[ObjectWriter], error: BaseException) -> None:
-    """End the block of an object that must not appear. The block raises the error that it is given."""
+    """End the block of an object that must not appear; the block raises the same error again."""
     try:
         await opened.__aexit__(type(error), error, error.__traceback__)
     except BaseException as raised:

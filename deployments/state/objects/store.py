@@ -19,11 +19,12 @@ from urllib.parse import unquote, urlsplit
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, from_url
+from typing_extensions import override
 
 from deployments.state.database.queries import id_groups
 from deployments.state.objects.config import ResolvedObjectStore
 
-# S3 takes no smaller parts than 5 MiB; this much is held for each upload, twice while a part is on its way.
+# S3 takes no smaller parts. Each upload holds one in memory, two while one is on its way.
 _PART_BYTES = 5 * 1024 * 1024
 _FULL = tuple(f"os error {number}" for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
@@ -62,7 +63,7 @@ class ObjectWriter(Protocol):
 
 
 class ObjectStore(Protocol):
-    """Bytes under keys; implemented by `BucketStore` and by the twin in `tests`.
+    """Bytes under keys: `BucketStore`, two as a `PairedStore`, or the twin in tests.
 
     Every method raises StoreUnavailable if the object store fails, StoreFull if it has no room.
     """
@@ -92,7 +93,7 @@ class ObjectStore(Protocol):
         ...
 
     async def delete(self, key: str) -> None:
-        """Delete an object; nothing happens where there is none."""
+        """Delete an object, if there is one."""
         ...
 
     def list_objects(self, prefix: str) -> AsyncIterator[ObjectInfo]:
@@ -104,7 +105,7 @@ class ObjectStore(Protocol):
         ...
 
 
-class BucketStore:
+class BucketStore(ObjectStore):
     """An object store over obstore: a directory, or a bucket."""
 
     def __init__(self, config: ResolvedObjectStore) -> None:
@@ -124,16 +125,16 @@ class BucketStore:
         self._store = from_url(config.url, config=options or None, client_options=client, retry_config=retry)
 
     def expect(self, key: str) -> None:
-        """Treat a directory without this object as unavailable.
+        """Treat a directory without this object as unavailable from now on.
 
         An unmounted disk leaves an empty directory, which would accept content and lose it at the next mount.
         """
         if self._directory is not None:
             self._landmark = self._directory / key
 
+    @override
     @asynccontextmanager
     async def create(self, key: str) -> AsyncIterator[ObjectWriter]:
-        """Open a new object, which appears when the block ends, and does not when it ends with an error."""
         await self._check_there()
         with _translated():
             writing = obstore.open_writer_async(self._store, key, buffer_size=_PART_BYTES, max_concurrency=1)
@@ -147,15 +148,15 @@ class BucketStore:
             await writing.__aexit__(None, None, None)
         await self._check_there()
 
+    @override
     async def put(self, key: str, content: bytes) -> None:
-        """Write a small object at once."""
         await self._check_there()
         with _translated():
             await obstore.put_async(self._store, key, content)
         await self._check_there()
 
+    @override
     async def read(self, key: str, start: int, stop: int) -> bytes:
-        """Return the bytes of an object from `start` up to `stop`, fewer where it ends before."""
         try:
             with _translated():
                 return bytes(await obstore.get_range_async(self._store, key, start=start, end=stop))
@@ -163,8 +164,8 @@ class BucketStore:
             await self._check_there()
             raise
 
+    @override
     async def size(self, key: str) -> int:
-        """Return how many bytes an object has."""
         try:
             with _translated():
                 return int((await obstore.head_async(self._store, key))["size"])
@@ -172,24 +173,24 @@ class BucketStore:
             await self._check_there()
             raise
 
+    @override
     async def delete(self, key: str) -> None:
-        """Delete an object; nothing happens where there is none."""
         try:
             with _translated():
                 await obstore.delete_async(self._store, key)
         except ObjectMissing:
             return
 
+    @override
     async def list_objects(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        """Yield the objects whose keys begin with a folder's name."""
         with _translated():
             async for page in obstore.list(self._store, prefix):
                 for one in page:
                     yield ObjectInfo(one["path"], one["size"], one["last_modified"].timestamp())
 
+    @override
     async def drop_unfinished(self, older_than_s: float) -> int:
-        """Remove the drafts of killed writers; in a bucket, its lifecycle rules do that."""
-        if self._directory is None:
+        if self._directory is None:  # In a bucket, lifecycle rules remove them.
             return 0
         return await asyncio.to_thread(_drop_drafts, self._directory, time.time() - older_than_s)
 
@@ -199,7 +200,7 @@ class BucketStore:
         with _translated():
             is_there = await asyncio.to_thread(self._landmark.exists)
         if not is_there:
-            raise StoreUnavailable("The directory is not the one that it was: its disk may not be mounted.")
+            raise StoreUnavailable("The directory is not the same as before: its disk may not be mounted.")
 
 
 class _Writer:
@@ -227,7 +228,7 @@ class _translated:
 
 
 def _drop_drafts(directory: Path, before: float) -> int:
-    """Remove the drafts in a directory: obstore writes beside an object's place, under its name, # and a number."""
+    """Remove old drafts. obstore writes a draft beside the object's file, named by the object, # and a number."""
     num_dropped = 0
     for folder, _, names in os.walk(directory):
         for name in names:
@@ -243,7 +244,7 @@ async def delete_orphans(
 ) -> int:
     """Delete the objects of a folder that were written before `before` (Unix seconds) and have no row; return how many.
 
-    `known` returns the keys among those that it is given that have a row.
+    `known(keys)` returns the keys that have a row.
 
     Raises:
         StoreUnavailable: the object store fails.

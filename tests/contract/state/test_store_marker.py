@@ -46,7 +46,7 @@ async def test_a_store_that_is_empty_or_another_one_is_refused(database: Databas
     await mark(database, objects, URL)
     await objects.delete(MARKER_KEY)
     for look in (mark, check):
-        with pytest.raises(ConfigError, match=r"file:///files is empty or another one than before") as refused:
+        with pytest.raises(ConfigError, match=r"file:///files is empty, or not the same as before") as refused:
             await look(database, objects, URL)
     assert "state.object_store.url, and whether its disk is mounted" in str(refused.value)
     assert "`manta adopt-object-store`" in str(refused.value)
@@ -168,8 +168,8 @@ async def test_an_ingress_waits_for_the_right_store_and_says_why(
     opening = asyncio.create_task(open_objects(database, config, is_patient=True))
     await eventually(lambda: len(told) == 2)  # The first look and the tenth.
     assert not opening.done()
-    assert "is empty or another one than before" in told[0]
-    assert told[0].endswith("The object store is looked at again each second.")
+    assert "is empty, or not the same as before" in told[0]
+    assert told[0].endswith("The object store is checked again each second.")
     place.rmdir()
     elsewhere.rename(place)
     assert await (await opening).read("files/a", 0, 4) == b"kept"
@@ -177,7 +177,7 @@ async def test_an_ingress_waits_for_the_right_store_and_says_why(
 
 async def test_a_directory_that_cannot_be_made_is_named(database: Database, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"state.object_store.url, file:///.*/file/objects, cannot be made: Not a"):
+    with pytest.raises(ConfigError, match=r"state.object_store.url, file:///.*/file/objects, cannot be created: Not a"):
         await open_objects(database, ResolvedObjectStore((tmp_path / "file" / "objects").as_uri()))
 
 

@@ -29,7 +29,7 @@ from tests.waiting import eventually
 LARGE = "x" * 600_000
 INPUT_LOST = {
     "code": "input_file_lost",
-    "message": "The input file can no longer be read from storage. What was done before is in the output file.",
+    "message": "The input file can no longer be read from storage. The output file has the lines that ran before.",
     "param": "input_file_id",
     "line": None,
 }
