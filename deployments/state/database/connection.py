@@ -1,6 +1,6 @@
 """The metadata database, SQLite or PostgreSQL: one engine per process, transactions, and the tables at the start.
 
-Every store of `deployments.state` works on a `Database`. Whatever fails on the way to the server fails as a DBAPIError.
+Every store of `deployments.state` works on a `Database`. All failures on the way to the server are DBAPIErrors.
 """
 
 import asyncio
@@ -18,12 +18,11 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import Pool, QueuePool
 
 from deployments.config import ConfigError
 from deployments.patience import USUAL, Patience
 from deployments.state.database.migrations import current_revision, head_revision, upgrade
-from deployments.state.database.postgres import Servers, create_postgres, lacks_primary, lost_server
+from deployments.state.database.postgres import create_pool, create_postgres, lacks_primary, lost_server, until_unused
 from deployments.state.database.sqlite import (
     READERS,
     SqliteThreads,
@@ -43,10 +42,7 @@ _MIGRATION_LOCK = 0x6D616E7461  # "manta": the advisory lock that one migrating 
 
 
 class Database:
-    """An open database; `connect` makes one. Every method raises DBAPIError if the database is away or fails.
-
-    `is_sqlite` is for statements that differ between the two.
-    """
+    """An open database, created by `connect`. Every method raises DBAPIError if the database is away or fails."""
 
     def __init__(self, engine: AsyncEngine, stale: AsyncEngine | None = None, patience: Patience = USUAL) -> None:
         self.engine = engine
@@ -55,8 +51,8 @@ class Database:
         self._failover_s = patience.failover_s
         self._lost_at: float | None = None
         self._writing = engine.execution_options(manta_write=True)
-        # A statement of PostgreSQL sees what is committed when it begins, in a transaction or not. Without one, the
-        # trips of its begin and its end are spared.
+        # A statement of PostgreSQL sees what is committed when it begins, in a transaction or not. Without a
+        # transaction it needs no trips for the begin and the end.
         self._alone = engine if self.is_sqlite else engine.execution_options(isolation_level="AUTOCOMMIT")
         self._writer = SqliteThreads(engine, 1, is_writing=True) if self.is_sqlite else None
         self._reader = SqliteThreads(engine, READERS) if self.is_sqlite else None
@@ -72,8 +68,7 @@ class Database:
     async def write(self) -> AsyncIterator[AsyncConnection]:
         """Open a transaction that writes; it is committed when the block ends without an error.
 
-        Raises:
-            DBAPIError: the database cannot be reached or fails; whether a commit took effect is then not known.
+        After a DBAPIError nobody knows whether the commit took effect.
         """
         with _operational_errors():
             async with self._begin(self._writing) as connection:
@@ -81,27 +76,27 @@ class Database:
 
     @asynccontextmanager
     async def read_stale(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that reads from any server of several, which may be behind the primary."""
+        """Open a transaction that reads from any of several servers, which may be behind the primary."""
         with _operational_errors():
             async with (self._stale or self.engine).begin() as connection:
                 yield connection
 
     @property
     def has_standby(self) -> bool:
-        """Whether there are several servers, of which the others can be read while there is no primary."""
+        """Whether there are several servers, so that a standby can be read without a primary."""
         return self._stale is not None
 
     @property
     def has_primary(self) -> bool:
-        """Whether the primary was there when it was needed last."""
+        """Whether the primary was there at the last use."""
         return self._lost_at is None
 
     async def repeat(self, work: Callable[[bool], Awaitable[T]], patience_s: float = 0.0) -> T:
-        """Return the result of `work`, which runs again where the primary was lost while it ran.
+        """Return the result of `work`, which runs again if the primary was lost while it ran.
 
-        Its argument is whether it runs again: the try before may have been committed, although that was not heard of.
-        Where there are several servers, it waits `patience_s` for the next primary if that is longer than usual: for
-        what cannot be asked for again.
+        `work` is called with whether it runs again: the try before may have been committed although its answer was
+        lost. Work that cannot be asked for again may wait `patience_s` for the next primary, if that is longer than
+        usual and there are several servers.
         """
         is_again, until = False, None
         while True:
@@ -116,7 +111,7 @@ class Database:
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def read_at_once(self, work: Callable[[Connection], T]) -> T:
-        """Run `work`, which only reads, and return its result: the quick way, for reads in a request."""
+        """Return the result of `work`, which only reads: the quick way, for reads in a request."""
         if self._reader is not None:
             return await self._reader.run(work)
 
@@ -135,18 +130,14 @@ class Database:
             await connection.run_sync(work)
 
     async def write_alone(self, statement: Executable, parameters: Mapping[str, Any]) -> None:
-        """Run one statement as a transaction of its own: on PostgreSQL in one trip, which is back when it is committed.
-
-        Raises:
-            DBAPIError: as `write` does.
-        """
+        """Run and commit one statement: on PostgreSQL in one trip."""
         with _operational_errors():
             async with self._begin(self._alone) as connection:
                 await connection.execute(statement, parameters)
 
     @asynccontextmanager
     async def _begin(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction, on the next primary where there is none for the moment."""
+        """Open a transaction, on the next primary if there is none now."""
         async with AsyncExitStack() as stack:
             while True:
                 try:
@@ -165,11 +156,11 @@ class Database:
                 raise
 
     def _may_wait(self) -> bool:
-        """Return whether a failover may be under way: there are several servers, and the primary was just lost."""
+        """Return whether a failover may be under way: there are several servers, and the primary was lost just now."""
         return self._stale is not None and time.monotonic() - self._note_lost() < self._failover_s
 
     def _note_lost(self) -> float:
-        """Note that the primary is lost; return since when, on the monotonic clock."""
+        """Note that the primary is lost; return the time of the loss, on the monotonic clock."""
         if self._lost_at is None:
             self._lost_at = time.monotonic()
         return self._lost_at
@@ -177,7 +168,7 @@ class Database:
     async def empty_log(self) -> None:
         """Write SQLite's log into the database and empty it: until then it still holds deleted content.
 
-        A long read leaves the log for the next time. PostgreSQL looks after its own.
+        A long read leaves the log for the next time. Nothing happens on PostgreSQL.
         """
         if not self.is_sqlite:
             return
@@ -198,50 +189,36 @@ class Database:
         return statement.on_conflict_do_update(index_elements=key, set_=values)
 
     def insert(self, table: Table, *, is_again: bool) -> Insert:
-        """Return an INSERT; where it `is_again` tried, one that leaves a row with the same key as it is."""
+        """Return an INSERT; if it `is_again` tried, a row with the same key stays as it is."""
         return self.insert_or_ignore(table) if is_again else insert(table)
 
     def insert_or_ignore(self, table: Table) -> Insert:
-        """Return an INSERT that leaves a row with the same key as it is."""
+        """Return an INSERT after which a row with the same key stays as it is."""
         statement = sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
         return statement.on_conflict_do_nothing()
 
     async def close(self) -> None:
-        """Wait for the transactions that run, and close every connection."""
+        """Close every connection, after the transactions that run."""
         for threads in (self._writer, self._reader):
             if threads is not None:
                 await asyncio.to_thread(threads.close)
         for engine in (self.engine, self._stale):
             if engine is not None:
-                await _until_unused(engine.pool)
+                await until_unused(engine.pool)
                 await engine.dispose()
 
 
 async def connect(url: str, patience: Patience = USUAL, *, is_patient: bool = False) -> Database:
-    """Open the database and bring its tables up to date; with `is_patient`, wait for as long as it has no primary.
-
-    `patience` bounds the waits for a server that does not answer.
+    """Open the database and bring its tables up to date; with `is_patient`, wait until it has a primary.
 
     Raises:
         ConfigError: the database cannot be reached, or was written by a newer version.
     """
     parsed = make_url(url)
-    stale = None
     try:
-        if parsed.drivername.startswith("sqlite"):
-            path = Path(parsed.database or "")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            logging.getLogger("aiosqlite").setLevel(logging.INFO)  # At DEBUG it logs what is stored.
-            engine = create_async_engine(url, connect_args={"isolation_level": None})
-            configure_sqlite(engine.sync_engine)
-            await asyncio.to_thread(create_sqlite, path)
-        else:
-            engine = _create_pool(parsed, patience)
-            if "," in str(parsed.query.get("host", "")):
-                stale = _create_pool(parsed.update_query_dict({"target_session_attrs": "any"}), patience)
+        database = Database(*await _create_engines(parsed, patience), patience)
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         raise ConfigError(f"The database cannot be opened: {_reason(error)}.") from None
-    database = Database(engine, stale, patience)
     num_failures = 0
     while True:
         try:
@@ -254,7 +231,7 @@ async def connect(url: str, patience: Patience = USUAL, *, is_patient: bool = Fa
                 raise failure from error
             num_failures += 1
             if worth_logging(num_failures):
-                logger.warning("%s It is asked again until it has one.", failure)
+                logger.warning("%s It is tried again until there is a primary.", failure)
             await asyncio.sleep(_PATIENT_S)
         except BaseException:
             await database.close()
@@ -263,26 +240,23 @@ async def connect(url: str, patience: Patience = USUAL, *, is_patient: bool = Fa
             return database
 
 
-def _create_pool(url: URL, patience: Patience) -> AsyncEngine:
-    return create_postgres(
-        url,
-        Servers(),
-        connect_timeout_s=patience.database_connect_s,
-        command_timeout_s=patience.database_answer_s,
-        pool_size=4,
-        max_overflow=4,
-        pool_timeout=patience.database_answer_s,
-    )
-
-
-async def _until_unused(pool: Pool) -> None:
-    """Return when nobody uses a connection of a pool. A pool that is disposed of would never close one in use."""
-    while isinstance(pool, QueuePool) and pool.checkedout():  # noqa: ASYNC110  # A pool says nothing of its use.
-        await asyncio.sleep(_LOOK_AGAIN_S)
+async def _create_engines(url: URL, patience: Patience) -> tuple[AsyncEngine, AsyncEngine | None]:
+    """Return the engine of a database, and for one of several servers an engine that reads from any of them."""
+    if url.drivername.startswith("sqlite"):
+        path = Path(url.database or "")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        logging.getLogger("aiosqlite").setLevel(logging.INFO)  # At DEBUG it logs what is stored.
+        engine = create_async_engine(url, connect_args={"isolation_level": None})
+        configure_sqlite(engine.sync_engine)
+        await asyncio.to_thread(create_sqlite, path)
+        return engine, None
+    if "," not in str(url.query.get("host", "")):
+        return create_pool(url, patience), None
+    return create_pool(url, patience), create_pool(url.update_query_dict({"target_session_attrs": "any"}), patience)
 
 
 def may_pass(error: Exception) -> bool:
-    """Return whether the same statement may succeed later: the database is away, and the statement is not at fault."""
+    """Return whether the same statement may succeed later: the database is away, and not the statement at fault."""
     return isinstance(error, DBAPIError) and not isinstance(error, IntegrityError | DataError | ProgrammingError)
 
 
@@ -295,9 +269,9 @@ async def _migrate(database: Database, url: URL, patience: Patience) -> None:
             async with database.write() as connection:
                 await connection.run_sync(upgrade)
         return
-    # On a connection of its own, without a timeout: changing large tables, or waiting for a process that does, is slow.
+    # On a connection of its own without a timeout: to change large tables, or to wait for a process that does, is slow.
     engine = create_postgres(
-        url, Servers(), connect_timeout_s=patience.database_connect_s, command_timeout_s=None, poolclass=NullPool
+        url, connect_timeout_s=patience.database_connect_s, command_timeout_s=None, poolclass=NullPool
     )
     async with Database(engine).write() as connection:
         await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
@@ -306,9 +280,9 @@ async def _migrate(database: Database, url: URL, patience: Patience) -> None:
 
 @contextmanager
 def _operational_errors() -> Iterator[None]:
-    """Context manager that raises an absent or silent server as OperationalError, like the driver's own errors.
+    """Raise the errors of an absent or silent server as OperationalError, like the driver's own errors.
 
-    asyncpg raises the operating system's errors on the way to the server, SQLAlchemy its own when the pool is empty.
+    asyncpg raises errors of the operating system on the way to the server, SQLAlchemy its own when the pool is empty.
     """
     try:
         yield
