@@ -38,7 +38,7 @@ _GONE = 410
 
 
 class Deliverer:
-    """Sends up to 64 deliveries at once, until it is cancelled; half of them at most to one account."""
+    """Sends up to 64 deliveries at once, at most half of them for one account, until it is cancelled."""
 
     def __init__(self, queue: DeliveryQueue, sender: "WebhookSender", poll_s: float = _POLL_S) -> None:
         self._queue = queue
@@ -48,7 +48,7 @@ class Deliverer:
         self._num_failures = 0
 
     async def run(self) -> None:
-        """Deliver; what is on its way when this is cancelled is tried again later."""
+        """Deliver until cancelled; a delivery on its way is then tried again later."""
         try:
             while True:
                 if not await self._take():
@@ -61,7 +61,7 @@ class Deliverer:
             await self._sender.aclose()
 
     async def _take(self) -> bool:
-        """Begin to send what is due; return whether there was anything."""
+        """Begin to send the due deliveries; return whether there were any."""
         room = _MAX_SENDING - len(self._sending)
         by_endpoint = Counter(endpoint.endpoint_id for endpoint in self._sending.values())
         busy = [one for one, count in by_endpoint.items() if count >= MAX_PER_ENDPOINT]
@@ -89,13 +89,17 @@ class Deliverer:
             if status is not None and 200 <= status < 300:
                 await self._queue.note_delivered(delivery)
             elif await self._queue.note_failed(delivery, is_gone=status == _GONE):
-                logger.info("%s is not sent to %s any more.", delivery.event.event_id, delivery.endpoint.endpoint_id)
-        except (DBAPIError, OSError) as error:  # It is tried again when its time here is over.
-            logger.warning("A webhook's delivery could not be noted: %s", type(error).__name__)
+                logger.info(
+                    "%s was dropped: it could not be delivered to %s.",
+                    delivery.event.event_id,
+                    delivery.endpoint.endpoint_id,
+                )
+        except (DBAPIError, OSError) as error:  # It is tried again when the lease ends.
+            logger.warning("The result of a delivery could not be written: %s", type(error).__name__)
 
 
 class WebhookSender:
-    """Sends events to where the rules allow. Redirects are not followed."""
+    """Sends events to addresses that the rules allow, and follows no redirects."""
 
     def __init__(
         self, rules: AddressRules, clock: Callable[[], float] = time.time, fetcher: Fetcher | None = None
@@ -105,10 +109,10 @@ class WebhookSender:
         self._fetcher = fetcher or Fetcher(rules, FetchBounds(max_s=TRY_S, max_bytes=_MAX_ANSWER_BYTES))
 
     def check_url(self, url: str) -> None:
-        """Refuse an address to which nothing is sent: a private one, or one without TLS that no operator has named.
+        """Refuse a private address, and an address without TLS, unless the operator has named it.
 
         Raises:
-            AddressRefused: it may not be sent to, whatever its host resolves to.
+            AddressRefused: no event may be sent there, whatever its host resolves to.
         """
         try:
             parsed = httpx2.URL(url)
@@ -127,7 +131,7 @@ class WebhookSender:
         """Send an event; return the HTTP status of the answer.
 
         Raises:
-            OutboundError: it may not be sent there, or there was no answer.
+            OutboundError: the address is refused, or there was no answer.
         """
         self.check_url(endpoint.url)
         body = orjson.dumps(event.to_wire())
@@ -152,7 +156,7 @@ class WebhookSender:
 
 
 def sign(message_id: str, timestamp: int, body: bytes, endpoint: Endpoint) -> dict[str, str]:
-    """Return the headers that prove a body to come from this service, at a time in Unix seconds."""
+    """Return the headers that prove that a body comes from this service; `timestamp` is in Unix seconds."""
     content = b"%s.%d.%s" % (message_id.encode(), timestamp, body)
     secrets = [endpoint.secret, *([endpoint.previous] if endpoint.previous else [])]
     signatures = (base64.b64encode(hmac.digest(key_of_secret(one), content, "sha256")).decode() for one in secrets)

@@ -1,7 +1,6 @@
-"""The audit log: who did what with keys and configuration, and when. Rows are only added.
+"""The audit log: who changed keys and configuration, how, and when. Rows are only added.
 
-Whoever makes a change appends its entry in the transaction of the change: neither is there without the other. An entry
-holds no secret and no content.
+A store appends the entry of a change in the same transaction. An entry holds no secret and no content.
 """
 
 import getpass
@@ -30,9 +29,9 @@ class UnknownEntry(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """What made a change: an admin key, a session of the console under a key, a user at the command line, the service.
+    """The author of a change: an admin key, a session of the console, a user at the command line, or the service.
 
-    `id` is the id of the key, or the name of the user or of the part of the service.
+    `id` is the id of the key, also for a session, or the name of the user or of the service.
     """
 
     kind: ActorKind
@@ -46,8 +45,8 @@ SERVICE = Actor("service", "manta")
 class AuditEntry:
     """One change. `at` is in Unix seconds.
 
-    `event` is a name like `api_key.created`, one of OpenAI's where it has one. `target` is the id of what was changed,
-    `account` its account, `details` the fields that were set.
+    `event` is a name like `api_key.created`, OpenAI's name where there is one. `target` is the id of the changed
+    object, `account` its account, `details` the fields that were set.
     """
 
     entry_id: str
@@ -61,9 +60,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Which entries are shown: those with any of the given values; None leaves a field open. Times are Unix seconds:
-    from `since`, before `until`.
-    """
+    """The entries with any of the given values; None accepts all. Times from `since` to before `until` (Unix seconds)."""
 
     events: tuple[str, ...] | None = None
     actor_ids: tuple[str, ...] | None = None
@@ -83,7 +80,7 @@ async def append_entry(
     details: Mapping[str, Any] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> None:
-    """Append an entry in the caller's transaction, which is that of the change. `details` must be JSON."""
+    """Append an entry in the caller's transaction, which makes the change. `details` must be JSON."""
     row = {
         "entry_id": f"audit_log-{secrets.token_hex(16)}",
         "at": clock(),
@@ -98,7 +95,7 @@ async def append_entry(
 
 
 def command_line_actor() -> Actor:
-    """Return the user who runs this process, as the actor of commands."""
+    """Return the user of this process, as the actor of commands."""
     try:
         return Actor("command_line", getpass.getuser())
     except (KeyError, OSError):
@@ -120,7 +117,7 @@ class AuditLog:
         account: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Append an entry about a change that has no transaction of its own."""
+        """Append an entry of a change that has no transaction of its own."""
         async with self._database.write() as connection:
             await append_entry(connection, event, actor, target, account=account, details=details)
 

@@ -1,7 +1,7 @@
 """The sessions of the console, which every ingress replica accepts, and one-time links that open one.
 
-A cookie or a link holds 256 random bits, a row only their SHA-256. A row names its API key by the digest under which
-the gatekeeper knows it, so that a session ends with the secret that opened it.
+A cookie or a link holds 256 random bits, a row only their SHA-256. A row refers to its API key by the digest of the
+secret, so that a session ends with the secret that opened it.
 """
 
 import hashlib
@@ -23,16 +23,16 @@ SESSION_S = 12 * 3600.0
 LINK_S = 15 * 60.0
 """How long a one-time link can be used."""
 FAILURES_S = 300.0
-"""The span over which failed sign-ins are counted, at least."""
+"""Failed sign-ins count for at least this time."""
 FORGOTTEN_S = FAILURES_S + 60.0
-"""How long until a failure counts no more, at most: they are counted by the minute."""
+"""A failure counts for at most this time, since failures are counted by the minute."""
 _RENEW_S = 600.0
 _EVERYWHERE = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """A session: the token of its cookie, the digest of its key, and when it ends unless it is used (Unix seconds)."""
+    """A session: the token of its cookie, the digest of its key, and its end without another use (Unix seconds)."""
 
     token: str
     key_digest: bytes
@@ -40,7 +40,7 @@ class StoredSession:
 
 
 class Visitor(NamedTuple):
-    """Who signs in or out: the holder of a key, from an address."""
+    """The holder of a key who signs in or out, and the address."""
 
     key_id: str
     account: str
@@ -55,7 +55,7 @@ class ConsoleSessions:
         self.clock = clock
 
     async def open(self, key_digest: bytes, visitor: Visitor) -> StoredSession:
-        """Begin a session of the key with this digest, which is the visitor's; return it."""
+        """Begin a session of the visitor's key, which has this digest; return it."""
         now = self.clock()
         session = StoredSession(secrets.token_urlsafe(32), key_digest, now + SESSION_S)
         row = {"token_digest": _digest(session.token), "key_digest": key_digest, "expires_at": session.expires_at}
@@ -65,7 +65,7 @@ class ConsoleSessions:
         return session
 
     async def find(self, token: str) -> StoredSession | None:
-        """Return the session of a cookie, which lasts on from now; None where there is none, or it has ended."""
+        """Return the session of a cookie, and renew it; None if it has ended or never was."""
         now, table = self.clock(), console_sessions
         is_it = (table.c.token_digest == _digest(token)) & (table.c.expires_at > now)
         async with self._database.read() as connection:
@@ -80,13 +80,13 @@ class ConsoleSessions:
         return StoredSession(token, row.key_digest, expires_at)
 
     async def rekey(self, session: StoredSession, key_digest: bytes) -> None:
-        """Let a session go on under the new secret of its key."""
+        """Continue a session under the new secret of its key."""
         is_it = console_sessions.c.token_digest == _digest(session.token)
         async with self._database.write() as connection:
             await connection.execute(update(console_sessions).where(is_it).values(key_digest=key_digest))
 
     async def close(self, session: StoredSession, visitor: Visitor | None = None) -> None:
-        """End a session, for every replica, as a visitor signs out; None where the key is no longer accepted."""
+        """End a session, in every replica. The visitor is None if the key is no longer accepted."""
         is_it = console_sessions.c.token_digest == _digest(session.token)
         async with self._database.write() as connection:
             await connection.execute(delete(console_sessions).where(is_it))
@@ -94,7 +94,7 @@ class ConsoleSessions:
                 await self._note(connection, "logout.succeeded", visitor)
 
     async def create_link(self, key_id: str) -> str | None:
-        """Return the token of a link that signs in once, under a key; None where there is no such key."""
+        """Return the token of a link that signs in once, under a key; None if there is no such key."""
         token = secrets.token_urlsafe(32)
         async with self._database.write() as connection:
             query = select(api_keys.c.digest).where(api_keys.c.key_id == key_id, api_keys.c.revoked_at.is_(None))
@@ -106,7 +106,7 @@ class ConsoleSessions:
         return token
 
     async def use_link(self, token: str) -> bytes | None:
-        """Use up a link; return the digest of its key, None where it is unknown, used or too old."""
+        """Use up a link; return the digest of its key, or None if the link is unknown, used or too old."""
         table = console_links
         statement = delete(table).where(table.c.token_digest == _digest(token))
         async with self._database.write() as connection:
@@ -114,10 +114,10 @@ class ConsoleSessions:
         return None if row is None or row.expires_at <= self.clock() else bytes(row.key_digest)
 
     async def note_failure(self, address: str, change: int = 1) -> tuple[int, int]:
-        """Count a sign-in that failed; -1 takes one back.
+        """Count a failed sign-in; -1 takes one back.
 
-        Return how many have failed during the last five minutes then: from the address, and altogether. Of many at
-        once, each has a number of its own.
+        Return the failures of the last five minutes with it, from the address and from all addresses. Each of several
+        at once gets its own number.
         """
         minute = int(self.clock() // 60)
         subjects = (address[:64], _EVERYWHERE)
@@ -136,7 +136,7 @@ class ConsoleSessions:
         return found[address[:64]], found[_EVERYWHERE]
 
     async def note_refusal(self, address: str, code: str) -> None:
-        """Make the entry of a sign-in that was refused in the audit log."""
+        """Append a refused sign-in to the audit log."""
         details = {"ip_address": address, "error_code": code}
         async with self._database.write() as connection:
             await append_entry(
@@ -144,7 +144,7 @@ class ConsoleSessions:
             )
 
     async def sweep(self) -> int:
-        """Delete what has ended; return how many sessions and links."""
+        """Delete ended sessions, links and failures; return the number of sessions and links."""
         now = self.clock()
         async with self._database.write() as connection:
             sessions = await connection.execute(delete(console_sessions).where(console_sessions.c.expires_at <= now))

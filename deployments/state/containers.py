@@ -1,6 +1,6 @@
-"""The containers of all accounts, and the replica that holds each. Their content is in that replica's memory alone.
+"""The containers of all accounts, and the replica that holds each: the content is only in its memory.
 
-A container that belongs to another account does not exist. An ended container can still be shown for an hour.
+A container of another account does not exist. An ended container can still be shown for an hour.
 """
 
 import time

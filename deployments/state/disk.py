@@ -1,4 +1,4 @@
-"""A reserve of the local disks that hold state: below it clients store nothing, so that keys and limits go on."""
+"""The reserve of the local disks with the state: below it clients store nothing, so that keys and limits still work."""
 
 import asyncio
 import logging
@@ -22,11 +22,11 @@ _LOOK_S = 1.0
 
 
 class ReserveReached(StoreFull):
-    """A disk that holds state has no more free than its reserve."""
+    """A disk that holds state has reached its reserve."""
 
 
 class Space(NamedTuple):
-    """What a disk has, and what of it the service may still write, in bytes."""
+    """The size of a disk, and the part that the service may still write, in bytes."""
 
     total: int
     free: int
@@ -36,16 +36,16 @@ def look_at(place: Path) -> Space:
     """Return the space of the disk that a directory is on.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: the system cannot tell.
     """
     found = os.statvfs(place)
     return Space(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
 
 
 class DiskReserve:
-    """The reserve of the disks under some directories; it looks at them once a second at most.
+    """The reserve of the disks under some directories, which are looked at once a second at most.
 
-    `reserve_bytes` is what each keeps free; None is a twentieth of the disk, and a gibibyte at most.
+    Each keeps `reserve_bytes` free; None stands for a twentieth of the disk, at most a gibibyte.
     """
 
     def __init__(
@@ -61,22 +61,22 @@ class DiskReserve:
         self._left = float("inf")
 
     async def check(self, part: float = 1.0) -> None:
-        """Check that a disk has more free than its reserve, or a part of it for what soon frees as much as it takes.
+        """Check that every disk has its reserve free, or a part of it, for work that soon frees what it takes.
 
         Raises:
-            ReserveReached: one has not.
+            ReserveReached: a disk has not.
         """
         now = self._clock()
         if self._places and now - self._looked_at >= _LOOK_S:
             self._looked_at = now
             before, self._left = self._left, await asyncio.to_thread(self._look)
             if self._left < 1 <= before:
-                logger.warning("The disk of the state has no more free than its reserve: clients can store nothing.")
+                logger.warning("The disk of the state has reached its reserve: clients can store nothing.")
         if self._left < part:
-            raise ReserveReached("The disk has no more free than its reserve.")
+            raise ReserveReached("The disk has reached its reserve.")
 
     def _look(self) -> float:
-        """Return how many times its reserve the fullest disk has free."""
+        """Return the free bytes of the fullest disk, in multiples of its reserve."""
         left = float("inf")
         for place in self._places:
             try:
@@ -90,7 +90,7 @@ class DiskReserve:
 
 
 def disk_reserve_of(state: ResolvedState) -> DiskReserve:
-    """Return the reserve of the disks that hold the database and the objects, as far as they are local."""
+    """Return the reserve of the local disks with the database and the objects."""
     places = []
     database = make_url(state.database_url)
     if database.drivername.startswith("sqlite"):

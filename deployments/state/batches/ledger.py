@@ -11,10 +11,10 @@ when its outcome is committed; a second outcome of a line is not accepted. `fina
 on none is accepted, and the files can be written.
 
 A batch's time is not read from a wall clock, which may jump, but added up in `elapsed_s`: during a claim by its
-holder's uptime, between two claims by the wall clock, without the jumps that the new holder has seen. So a clock that
-jumps by days ends no batch that is being worked on, at the jump or later; a clock that jumps back keeps no batch alive;
-and time during which the whole service was off counts. A jump counts as elapsed time only if no running process saw it.
-After a wrong clock, a batch may run beyond its `expires_at`: that does less harm than ending it too early.
+holder's uptime, and between two claims by the wall clock, without the jumps that the new holder has seen. So a clock
+that jumps by days ends no batch with a claim, a clock that jumps back keeps no batch alive, and the time counts during
+which the whole service was off. A jump counts as elapsed time only if no running process saw it. After a wrong clock, a
+batch may run beyond its `expires_at`: that does less harm than to end it too early.
 
 An operator may pause a batch. Its status stays, its time goes on, and no line starts; it is not claimed until it is
 resumed, cancelled or over its time.
@@ -28,26 +28,24 @@ from deployments.state.database.tables.content import ENDED, Status
 
 
 class Fenced(Exception):
-    """Another coordinator has claimed the batch since; this one stops working on it.
+    """Another coordinator has claimed the batch since, so this one stops working on it.
 
     Every function with an `epoch` raises it if that claim is not the newest.
     """
 
 
-class CannotCancel(Exception):
+class _WrongStatus(Exception):
+    def __init__(self, status: Status) -> None:
+        super().__init__(f"The batch is {status}.")
+        self.status = status
+
+
+class CannotCancel(_WrongStatus):
     """A batch with this `status` can no longer be cancelled."""
 
-    def __init__(self, status: Status) -> None:
-        super().__init__(f"The batch is {status}.")
-        self.status = status
 
-
-class CannotPause(Exception):
+class CannotPause(_WrongStatus):
     """A batch with this `status` has no lines to pause."""
-
-    def __init__(self, status: Status) -> None:
-        super().__init__(f"The batch is {status}.")
-        self.status = status
 
 
 class Tokens(NamedTuple):
@@ -140,8 +138,8 @@ def claim(
 ) -> BatchState | None:
     """Return the batch under a new claim; None while another claim holds, or if the batch has ended or is paused.
 
-    `is_abandoned` means that the claim was not renewed for its whole length, whatever time it names. `past` is the time
-    without the forward jumps of the wall clock that the claimant has seen.
+    The claim `is_abandoned` if it was not renewed for its whole length. `past` is the time without the forward jumps of
+    the wall clock that the caller has seen.
     """
     if state.has_ended or (state.lease_until > now and not is_abandoned):
         return None
@@ -153,8 +151,8 @@ def claim(
 def renew(state: BatchState, epoch: int, now: float, lease_s: float, elapsed_s: float) -> BatchState:
     """Return the batch with its claim renewed; `elapsed_s` is the batch's time as its holder has counted it.
 
-    Of a paused batch `counted_at` stays on the clock that paused it: a holder's clock may be off, and no later claim
-    corrects that.
+    The `counted_at` of a paused batch stays on the clock of the pause: a holder's clock may be off, and no later claim
+    would correct that.
     """
     _check(state, epoch)
     elapsed_s = max(state.elapsed_s, elapsed_s)
@@ -258,7 +256,7 @@ def finish(state: BatchState, epoch: int, now: float, *, is_lost: bool = False, 
 
 
 def request_cancel(state: BatchState, now: float) -> BatchState:
-    """Return the batch as being cancelled; needs no claim.
+    """Return the batch as being cancelled. This needs no claim.
 
     Raises:
         CannotCancel: it is being finalized, or has ended in another way.
@@ -271,7 +269,7 @@ def request_cancel(state: BatchState, now: float) -> BatchState:
 
 
 def pause(state: BatchState, now: float) -> BatchState:
-    """Return the batch as paused; needs no claim.
+    """Return the batch as paused. This needs no claim.
 
     Raises:
         CannotPause: it is being finalized or cancelled, or has ended.
@@ -284,7 +282,7 @@ def pause(state: BatchState, now: float) -> BatchState:
 
 
 def resume(state: BatchState) -> BatchState:
-    """Return the batch as not paused; needs no claim."""
+    """Return the batch as not paused. This needs no claim."""
     return replace(state, paused_at=None)
 
 
@@ -294,6 +292,6 @@ def _check(state: BatchState, epoch: int) -> None:
 
 
 def _elapsed_until(state: BatchState, now: float) -> float:
-    """Return the batch's time, with all that has passed since it was counted last."""
+    """Return the batch's time, with the time since it was counted last."""
     counted_at = state.created_at if state.counted_at is None else state.counted_at
     return state.elapsed_s + max(0.0, now - counted_at)

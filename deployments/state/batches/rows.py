@@ -2,25 +2,15 @@
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from deployments.state.batches.ledger import BatchState, Outcome, Tokens
+from deployments.state.database.queries import columns_for
 from deployments.state.identity.principal import Principal
 from deployments.state.usage.record import RequestRecord
 
 _ENTRY = struct.Struct("<IIIB")
-_TIMES = (
-    "in_progress_at",
-    "finalizing_at",
-    "completed_at",
-    "failed_at",
-    "expired_at",
-    "cancelling_at",
-    "cancelled_at",
-    "paused_at",
-)
-_COUNTS = ("num_total", "num_completed", "num_failed")
 _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
 
 
@@ -39,7 +29,7 @@ class NewBatch:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch: its request, its state and its files. `errors` are those of its validation."""
+    """A batch: its request, its state and its files. `errors` are the errors of its validation."""
 
     batch_id: str
     principal: Principal
@@ -99,37 +89,22 @@ def pack_entries(entries: Iterable[Entry]) -> bytes:
 
 
 def unpack_entries(packed: bytes) -> list[Entry]:
-    """Return what `pack_entries` packed."""
+    """Return the entries that `pack_entries` packed."""
     return [Entry(line, offset, length, bool(failed)) for line, offset, length, failed in _ENTRY.iter_unpack(packed)]
 
 
 def state_of(row: Mapping[str, Any]) -> BatchState:
     """Return the state in a row."""
-    return BatchState(
-        status=row["status"],
-        created_at=row["created_at"],
-        expires_at=row["expires_at"],
-        epoch=row["epoch"],
-        lease_until=row["lease_until"],
-        elapsed_s=row["elapsed_s"] or 0.0,
-        counted_at=row["counted_at"],
-        tokens=Tokens(*(row[name] for name in _TOKENS)),
-        done=int.from_bytes(row["done"], "little"),
-        **{name: row[name] for name in (*_COUNTS, *_TIMES)},
-    )
+    read = {
+        "elapsed_s": row["elapsed_s"] or 0.0,
+        "tokens": Tokens(*(row[name] for name in _TOKENS)),
+        "done": int.from_bytes(row["done"], "little"),
+    }
+    return BatchState(**columns_for(BatchState, row) | read)
 
 
 def values_of(state: BatchState) -> dict[str, Any]:
     """Return a state as columns."""
-    return {
-        "status": state.status,
-        "created_at": state.created_at,
-        "expires_at": state.expires_at,
-        "epoch": state.epoch,
-        "lease_until": state.lease_until,
-        "elapsed_s": state.elapsed_s,
-        "counted_at": state.counted_at,
-        "done": state.done.to_bytes(-(-state.done.bit_length() // 8), "little"),
-        **dict(zip(_TOKENS, state.tokens, strict=True)),
-        **{name: getattr(state, name) for name in (*_COUNTS, *_TIMES)},
-    }
+    values = {field.name: getattr(state, field.name) for field in fields(state) if field.name != "tokens"}
+    values["done"] = state.done.to_bytes(-(-state.done.bit_length() // 8), "little")
+    return values | dict(zip(_TOKENS, state.tokens, strict=True))

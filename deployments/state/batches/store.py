@@ -1,4 +1,4 @@
-"""Batches as their accounts see them: created, found, listed, cancelled. Coordinators use `work` instead.
+"""Batches for their accounts: created, found, listed, cancelled. Coordinators use `work` instead.
 
 Every change is a step of `ledger` in one transaction. Metadata of clients is sealed.
 """
@@ -49,7 +49,7 @@ class BatchStore:
         self._max_unfinished = max_unfinished
 
     async def create(self, new: NewBatch) -> Batch:
-        """Create a batch, which waits to be validated; return it.
+        """Create a batch, which then waits for its validation; return it.
 
         Raises:
             TooManyBatches: one of the account's batches must end first.
@@ -96,7 +96,7 @@ class BatchStore:
             return await self.to_batch(await find_row(connection, query, batch_id))
 
     async def list_batches(self, account: str | None, limit: int, after: str | None = None) -> tuple[list[Batch], bool]:
-        """Return a page of an account's batches, newest first, and whether there are more; None for all accounts'.
+        """Return a page of an account's batches, or of all, newest first, and whether there are more.
 
         Raises:
             BatchNotFound: `after` is none of these batches.
@@ -110,7 +110,7 @@ class BatchStore:
         return [await self.to_batch(row) for row in rows], has_more
 
     async def cancel(self, account: str, batch_id: str) -> Batch:
-        """Cancel a batch; return it, while it is being cancelled or after.
+        """Cancel a batch; return it.
 
         Raises:
             BatchNotFound: the account has no batch with this id.
@@ -147,7 +147,7 @@ class BatchStore:
         by: Actor = SERVICE,
         account: str | None = None,
     ) -> Batch:
-        """Take a step of a batch, under its name in the audit log if it has one; return the batch."""
+        """Take a step of a batch, with an `event` in the audit log if it is given; return the batch."""
         query = select(batches).where(batches.c.batch_id == batch_id)
         if account is not None:
             query = query.where(batches.c.account == account)
@@ -195,7 +195,7 @@ async def write_row(connection: AsyncConnection, batch_id: str, values: Mapping[
 
 
 async def _lock_input(connection: AsyncConnection, file_id: str, account: str) -> None:
-    """Lock the file against deletion until the batch is created; without the file, validation fails the batch."""
+    """Lock the file against deletion until the batch is created. Without a file, the validation fails later."""
     if "\0" not in file_id:
         is_input = files.c.file_id == file_id, files.c.account == account
         await connection.execute(select(files.c.file_id).where(*is_input).with_for_update())

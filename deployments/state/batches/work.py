@@ -1,4 +1,4 @@
-"""Batches as a coordinator works on them: claimed, validated, done line by line, sealed, finished.
+"""Batches for their coordinator: claimed, validated, done line by line, sealed, finished.
 
 Every change is a step of `ledger` in one transaction, and needs the newest claim. The content of lines is in the object
 store; the database has only their places and counts.
@@ -34,7 +34,7 @@ from deployments.state.webhooks.queue import enqueue
 
 
 class TooManyTokens(Exception):
-    """The unfinished batches of an account would hold more tokens than they may."""
+    """The unfinished batches of an account would hold too many tokens."""
 
 
 class BatchWork:
@@ -55,9 +55,9 @@ class BatchWork:
     async def claim(self, lease_s: float, running: Sequence[Batch] = (), *, only_first: bool = False) -> Batch | None:
         """Return a batch under a new claim, None if there is nothing to do.
 
-        The caller's `running` batches are left alone, even if a jump of the clock has ended their claims. The account
-        with the fewest running batches comes first, then the batch that has waited longest. `only_first` leaves out
-        accounts that have one running.
+        The caller's `running` batches stay out, even if a jump of the clock has ended their claims. The account with
+        the fewest running batches comes first, then the batch that has waited longest. `only_first` leaves out accounts
+        with a running batch.
         """
         busy = [batch.account for batch in running]
         free = await self._free(lease_s, [batch.batch_id for batch in running])
@@ -65,7 +65,7 @@ class BatchWork:
             if only_first and account in busy:
                 break
             async with self._database.write() as connection:
-                # A transaction that is changing this batch, or was stopped while doing so, delays no other batch.
+                # A transaction that is changing this batch, or was stopped meanwhile, delays no other batch.
                 query = select(batches).where(batches.c.batch_id == batch_id).with_for_update(skip_locked=True)
                 row = (await connection.execute(query)).mappings().one_or_none()
                 if row is None:
@@ -82,7 +82,7 @@ class BatchWork:
         return None
 
     async def _free(self, lease_s: float, except_for: Sequence[str]) -> list[tuple[str, str]]:
-        """Return ids and accounts of the batches whose claim has ended, or was not renewed for its whole length."""
+        """Return ids and accounts of the batches whose claim has ended or is abandoned."""
         now = self._store.clock()
         columns = (batches.c.batch_id, batches.c.account, batches.c.epoch, batches.c.lease_until)
         query = select(batches.c.principal, *columns).where(
@@ -102,9 +102,9 @@ class BatchWork:
         return [(batch_id, account) for batch_id, account, _, _ in self._watch.free(found, now, lease_s)]
 
     async def renew(self, batch_id: str, epoch: int, lease_s: float, elapsed_s: float) -> BatchState:
-        """Renew a claim; return the batch's state, which may be that it is being cancelled.
+        """Renew a claim; return the batch's state, which may have become `cancelling`.
 
-        `elapsed_s` is the batch's elapsed time: that at the claim, and the holder's uptime since.
+        `elapsed_s` is the batch's elapsed time: its time at the claim, and the holder's uptime since.
         """
         now = self._store.clock()
         return await self._change(batch_id, lambda s: ledger.renew(s, epoch, now, lease_s, elapsed_s))
@@ -121,28 +121,28 @@ class BatchWork:
             return await connection.scalar(query) is not None
 
     async def release(self, batch_id: str, epoch: int) -> BatchState:
-        """Give up a claim, so that the batch can be claimed before its end."""
+        """Give up a claim, so that the batch can be claimed at once."""
         return await self._change(batch_id, lambda s: ledger.release(s, epoch))
 
     async def begin(
-        self, batch: Batch, epoch: int, num_total: int, enqueued_tokens: int, most_tokens: int | None = None
+        self, batch: Batch, epoch: int, num_total: int, enqueued_tokens: int, max_tokens: int | None = None
     ) -> BatchState:
         """Note that a batch is valid, with `num_total` lines, which may use `enqueued_tokens`.
 
         Raises:
-            TooManyTokens: with them, the account's unfinished batches would hold more than `most_tokens`.
+            TooManyTokens: the account's unfinished batches would then hold more than `max_tokens`.
         """
 
         async def check_room(connection: AsyncConnection) -> None:
-            if most_tokens is None:
+            if max_tokens is None:
                 return
-            await lock_account(connection, batch.account)  # Others of its batches may be validated beside this one.
+            await lock_account(connection, batch.account)  # Its other batches may be validated at the same time.
             others = select(func.coalesce(func.sum(batches.c.enqueued_tokens), 0)).where(
                 batches.c.account == batch.account,
                 batches.c.status.not_in(ENDED),
                 batches.c.batch_id != batch.batch_id,
             )
-            if int(await connection.scalar(others) or 0) + enqueued_tokens > most_tokens:
+            if int(await connection.scalar(others) or 0) + enqueued_tokens > max_tokens:
                 raise TooManyTokens
 
         return await self._change(
@@ -214,11 +214,10 @@ class BatchWork:
         num_lost: int = 0,
         input_kept_s: float | None,
     ) -> list[str]:
-        """Finish a batch in one transaction: its files appear, its segments go, and its input is kept for longer.
+        """Finish a batch in one transaction: add its files, delete its segments, and keep its input for longer.
 
-        `num_lost` of the completed lines have lost their answers. The input is kept for `input_kept_s` from now, unless
-        its uploader wanted less or it lives longer anyway, as it does with None. Return the keys of the objects whose
-        rows are gone.
+        `num_lost` completed lines have lost their answers. The input is kept for `input_kept_s` from now, unless its
+        uploader wanted less or it lives longer anyway; None leaves it. Return the keys of the objects without a row.
         """
         async with self._database.write() as connection:
             row = await find_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
@@ -236,7 +235,7 @@ class BatchWork:
             return await self._clean_up(connection, row, input_kept_s)
 
     async def destroy_leftovers(self, batch_id: str, *, input_kept_s: float | None) -> list[str]:
-        """Delete the segments of a batch that has ended, and keep its input; return as `finish` does."""
+        """Delete the segments of a batch that has ended, and keep its input; return the same as `finish`."""
         async with self._database.write() as connection:
             row = await find_row(connection, select(batches).where(batches.c.batch_id == batch_id))
             return await self._clean_up(connection, row, input_kept_s)
@@ -244,13 +243,13 @@ class BatchWork:
     async def _clean_up(
         self, connection: AsyncConnection, row: Mapping[str, Any], input_kept_s: float | None
     ) -> list[str]:
-        """Delete the rows of a batch's segments and keep its input; return the keys of the segments' objects."""
+        """Delete the rows of a batch's segments, and keep its input; return the keys of the objects without a row."""
         of_batch = batch_segments.c.batch_id == row["batch_id"]
         keys = list((await connection.scalars(select(batch_segments.c.object_key).where(of_batch))).all())
         await connection.execute(delete(batch_segments).where(of_batch))
         if input_kept_s is not None:
             until = self._store.clock() + input_kept_s
-            # The row of an invalid batch may name another account's file as its input, or a file that is no input.
+            # An invalid batch may name a file of another account as its input, or a file that is no input.
             of_input = and_(
                 files.c.file_id == row["input_file_id"],
                 files.c.account == row["account"],
@@ -262,7 +261,7 @@ class BatchWork:
         return keys
 
     async def known_segments(self, object_keys: Sequence[str]) -> set[str]:
-        """Return those of some objects that are segments with a row."""
+        """Return the keys of `object_keys` that have a row."""
         query = select(batch_segments.c.object_key).where(batch_segments.c.object_key.in_(object_keys))
         async with self._database.read() as connection:
             return set((await connection.scalars(query)).all())
@@ -287,5 +286,5 @@ class BatchWork:
         return state
 
     async def _announce(self, connection: AsyncConnection, row: Mapping[str, Any], state: BatchState) -> None:
-        """Put the event that a batch has ended into the queue of webhooks, if it has."""
+        """Put the end of a batch into the queue of webhooks, if it has ended."""
         await enqueue(connection, row["account"], f"batch.{state.status}", row["batch_id"], self._store.clock())

@@ -1,6 +1,7 @@
-"""The keys of accounts: created at an account's first use, stored in the database wrapped by the master key.
+"""The keys of accounts: created at an account's first use, and stored in the database, wrapped by the master key.
 
-An account's tokens are content that a client keeps for the service, sealed so that no other party can read or make it.
+An account's tokens are content that a client keeps for the service, sealed so that only the service can read and create
+it.
 """
 
 import secrets
@@ -28,7 +29,7 @@ class Vault:
         self._cache: OrderedDict[str, AccountKey] = OrderedDict()
 
     async def account_key(self, account: str) -> AccountKey:
-        """Return the account's key; make it if there is none yet. Processes that ask together get the same key.
+        """Return the account's key, created at its first use. Processes that ask at the same time get the same key.
 
         Raises:
             SealBroken: the key was wrapped by a master key other than this service's.
@@ -37,7 +38,7 @@ class Vault:
         if cached is not None:
             self._cache.move_to_end(account)
             return cached
-        wrapped = await self._wrapped_key(account) or await self._make(account)
+        wrapped = await self._wrapped_key(account) or await self._create(account)
         key = self._cache[account] = unwrap_account_key(self._master_key, account, wrapped)
         if len(self._cache) > self._max_cached:
             self._cache.popitem(last=False)
@@ -49,8 +50,8 @@ class Vault:
             wrapped: bytes | None = await connection.scalar(query)
         return wrapped
 
-    async def _make(self, account: str) -> bytes:
-        """Add a key, unless another process just has; return the wrapped key that is there."""
+    async def _create(self, account: str) -> bytes:
+        """Add a key, unless another process just has; return the wrapped key in the database."""
         _, wrapped = wrap_account_key(self._master_key, account)
         row = {"account": account, "wrapped_key": wrapped, "created_at": time.time()}
         async with self._database.write() as connection:
@@ -61,7 +62,7 @@ class Vault:
 
 
 async def lock_account(connection: AsyncConnection, account: str) -> None:
-    """Have others that lock this account wait until the caller's transaction ends: who counts before adding must."""
+    """Lock an account until the caller's transaction ends, so that it can count before it adds."""
     await connection.execute(select(account_keys.c.account).where(account_keys.c.account == account).with_for_update())
 
 

@@ -29,29 +29,15 @@ class NewFile(NamedTuple):
 
 
 class FileWriter:
-    """Seals a file's content on its way into the object store."""
+    """Seals a file's content on its way into the object store. The file's row stores `object_key` and `wrapped_key`."""
 
     def __init__(self, new: NewFile, account_key: AccountKey, object_key: str, writer: ObjectWriter) -> None:
+        self.file_id = new.file_id
+        self.object_key = object_key
         self._new = new
-        self._key, self._wrapped = account_key.new_object(new.file_id)
+        self._key, self.wrapped_key = account_key.new_object(new.file_id)
         self._sealer = self._key.new_stream(_CONTENT)
-        self._object_key = object_key
         self._writer = writer
-
-    @property
-    def file_id(self) -> str:
-        """The id that the content is sealed for."""
-        return self._new.file_id
-
-    @property
-    def object_key(self) -> str:
-        """The key under which the content appears."""
-        return self._object_key
-
-    @property
-    def wrapped_key(self) -> bytes:
-        """The wrapped key of the content, to be stored in its row."""
-        return self._wrapped
 
     @property
     def num_bytes(self) -> int:
@@ -73,23 +59,20 @@ class FileWriter:
         await self._writer.write(self._sealer.finish())
 
     def row(self, *, purpose: str, filename: str, created_at: float, expires_at: float) -> dict[str, Any]:
-        """Return the file's row, to be recorded once the content has appeared."""
-        return {
-            "file_id": self._new.file_id,
-            "account": self._new.account,
-            "key_id": self._new.key_id,
+        """Return the file's row, to record once the content has appeared."""
+        return self._new._asdict() | {
             "purpose": purpose,
             "num_bytes": self.num_bytes,
             "created_at": created_at,
             "expires_at": expires_at,
-            "object_key": self._object_key,
-            "wrapped_key": self._wrapped,
+            "object_key": self.object_key,
+            "wrapped_key": self.wrapped_key,
             "sealed_name": self._key.seal(filename.encode("utf-8", "replace"), _NAME),
         }
 
 
 class ContentReader:
-    """Reads the content of one stored file. Keeps the last two mebibytes, so that reads nearby cost nothing."""
+    """Reads the content of one stored file. Keeps the last two mebibytes for the reads that follow."""
 
     def __init__(self, objects: ObjectStore, row: Mapping[str, Any], key: DataKey) -> None:
         self.num_bytes: int = row["num_bytes"]
@@ -120,7 +103,7 @@ class ContentReader:
             yield piece
 
     async def _load_once(self, number: int) -> bytes:
-        """Return a window that is not kept; readers that ask together, like the lines of a batch, share one load."""
+        """Return a window that is not kept; readers at the same time, like lines of a batch, share one load."""
         loading = self._loading.get(number)
         if loading is None:
             loading = self._loading[number] = asyncio.create_task(self._load(number))
@@ -152,9 +135,5 @@ class ContentReader:
 
 
 def open_name(row: Mapping[str, Any], key: DataKey) -> str:
-    """Return the name of the file in `row`.
-
-    Raises:
-        SealBroken: the key is another file's.
-    """
+    """Return the name of the file in `row`."""
     return key.open(row["sealed_name"], _NAME).decode()

@@ -1,9 +1,9 @@
 """The files of all accounts: metadata in the database, content in the object store, sealed under a key for each file.
 
-A file that belongs to another account does not exist, nor does one past its expiry. Content is written before its
-row and deleted after it, so that every row has its content; objects without a row are orphans and are deleted later.
+A file of another account does not exist, nor does an expired file. Content is written before its row and deleted after
+it, so that every row has its content. Objects without a row are orphans, and are deleted later.
 
-Expiry hides a file by the wall clock, and deletes it by a clock that does not jump ahead.
+A file is hidden by the wall clock once it has expired, and deleted by a clock that does not jump ahead.
 """
 
 import secrets
@@ -29,7 +29,7 @@ from deployments.state.quotas import check_objects
 from deployments.state.vector_stores.rows import forget_files
 
 ORPHAN_AGE_S = 6 * 3600.0
-"""An object of this age without a row is an orphan: no write takes so long."""
+"""An object of this age without a row is an orphan: no write takes that long."""
 
 
 class FileNotFound(LookupError):
@@ -58,7 +58,7 @@ class StoredFile:
 
 
 class Hold(NamedTuple):
-    """Room that is held for a file: a row of an upload that no client knows."""
+    """Room that is held for a file, as a row of an upload that no client knows."""
 
     hold_id: str
     num_bytes: int
@@ -98,13 +98,13 @@ class FileStore:
     async def hold(
         self, new: NewFile, num_bytes: int, for_s: float, max_bytes: int, max_objects: int | None = None
     ) -> Hold:
-        """Hold room for a file that may have `num_bytes`, or for all that there is; others cannot have it meanwhile.
+        """Hold room for a file that may have `num_bytes`, or all the room there is, so that no other file takes it.
 
-        `max_bytes` is what the account's files may hold together, `max_objects` how many objects it may have.
-        `record` or `release` ends the hold, else it ends after `for_s` seconds.
+        The account's files may have `max_bytes` together, and the account `max_objects`. The hold ends with `record` or
+        `release`, or after `for_s` seconds.
 
         Raises:
-            TooManyObjects: the account may have no other object.
+            TooManyObjects: the account has `max_objects`.
         """
         hold_id, now = f"hold_{secrets.token_hex(16)}", self.clock()
         await self.vault.account_key(new.account)  # The lock is on its row.
@@ -125,13 +125,13 @@ class FileStore:
         return Hold(hold_id, min(num_bytes, left))
 
     async def release(self, hold: Hold) -> None:
-        """Give back the room of a file that is not stored; if that fails, its time ends it."""
+        """Give back the room of a file that is not stored; if that fails, the hold ends by itself."""
         with suppress(DBAPIError):
             async with self._database.write() as connection:
                 await connection.execute(_ended(hold))
 
     async def record(self, row: Mapping[str, Any], hold: Hold | None = None) -> StoredFile:
-        """Add the row of a file whose content has appeared, in the room that was held for it; return the file."""
+        """Add the row of a file whose content has appeared, and end its hold; return the file."""
 
         async def record(is_again: bool) -> None:
             async with self._database.write() as connection:
@@ -204,7 +204,7 @@ class FileStore:
         """
         row = await self._row(account, file_id)
         async with self._database.write() as connection:
-            # Locked first: a batch that is being created with this input is committed by then, or finds no file.
+            # Locked first: a new batch with this input is then committed, or will not find the file.
             await connection.execute(select(files.c.file_id).where(files.c.file_id == file_id).with_for_update())
             user = await connection.scalar(_users_of(file_id, account).with_only_columns(batches.c.batch_id).limit(1))
             if user is not None:
@@ -214,7 +214,7 @@ class FileStore:
         await self.drop_object(row["object_key"])
 
     async def drop_object(self, object_key: str) -> None:
-        """Delete content whose row is gone; if that fails, the orphan sweep will."""
+        """Delete content whose row is gone; if that fails, `sweep_orphans` deletes it later."""
         with suppress(StoreUnavailable):
             await self.objects.delete(object_key)
 
@@ -250,7 +250,7 @@ class FileStore:
             return (await connection.scalars(query)).all()
 
     async def num_bytes_of(self, account: str) -> int:
-        """Return the total size of an account's files, with the room that its pending uploads hold."""
+        """Return the bytes of an account's files, with the room that its pending uploads hold."""
         async with self._database.read() as connection:
             return await count_bytes(connection, account, self.clock())
 
@@ -278,7 +278,7 @@ async def record_file(connection: AsyncConnection, row: Mapping[str, Any]) -> No
 
 
 async def count_bytes(connection: AsyncConnection, account: str, now: float) -> int:
-    """Return the total size of an account's files, with the room that its pending uploads hold."""
+    """Return the bytes of an account's files, with the room that its pending uploads hold."""
     stored = select(func.coalesce(func.sum(files.c.num_bytes), 0)).where(files.c.account == account)
     room = case((uploads.c.num_bytes > uploads.c.received_bytes, uploads.c.num_bytes), else_=uploads.c.received_bytes)
     held = select(func.coalesce(func.sum(room), 0)).where(
@@ -288,11 +288,10 @@ async def count_bytes(connection: AsyncConnection, account: str, now: float) -> 
 
 
 def _ended(hold: Hold) -> Delete:
-    """Return the statement that gives back what is held."""
     return delete(uploads).where(uploads.c.upload_id == hold.hold_id)
 
 
 def _users_of(file_id: Any, account: Any) -> Select[Any]:
-    """Return the query for unfinished batches whose input is the account's file; others may name it, and fail."""
+    """Return the query for the account's unfinished batches with this input; those of other accounts will fail."""
     is_input = batches.c.input_file_id == file_id, batches.c.account == account
     return select(batches).where(*is_input, batches.c.status.not_in(ENDED))

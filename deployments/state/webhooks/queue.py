@@ -1,7 +1,7 @@
 """The queue of events on their way to endpoints. An event enters it in the transaction in which it happens.
 
-Any number of processes may deliver. One that takes a delivery puts it off by LEASE_S, so that it is tried again should
-the process die: an event arrives at least once, always under the same id.
+Any number of processes may deliver. A process that takes a delivery moves its next try to LEASE_S later, in case the
+process dies: an event arrives at least once, always under the same id.
 """
 
 import random
@@ -26,9 +26,9 @@ LEASE_S = 60.0
 RETRIED_S = 3 * 86_400.0
 """How long an event is tried."""
 DISABLED_AFTER_S = 5 * 86_400.0
-"""For how long every try of an endpoint must fail before it is disabled."""
+"""How long every try of an endpoint must fail before it is disabled."""
 MAX_PER_ENDPOINT = 4
-"""How many events are on their way to one endpoint at once."""
+"""Events that are on their way to one endpoint at once."""
 
 _TURNS = Turns("webhooks", deliveries.c.account, deliveries.c.endpoint_id, deliveries.c.due_at)
 _DELAYS_S = (5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0)
@@ -37,7 +37,7 @@ _JITTER = 0.1
 
 
 class Waiting(NamedTuple):
-    """What is in the queue: how many deliveries, and for how many seconds the oldest has been in it."""
+    """The deliveries in the queue, and the age of the oldest in seconds."""
 
     num_deliveries: int
     oldest_s: float
@@ -46,7 +46,7 @@ class Waiting(NamedTuple):
 async def enqueue(connection: AsyncConnection, account: str, kind: str, object_id: str, at: float) -> None:
     """Put an event into the queue, once for each endpoint of the account that wants it, in the caller's transaction.
 
-    Nothing happens where `kind` is none of EVENT_TYPES, as for an object that has not ended.
+    Nothing happens if `kind` is none of EVENT_TYPES, as for an object that has not ended.
     """
     if kind not in EVENT_TYPES:
         return
@@ -70,9 +70,9 @@ class DeliveryQueue:
         self._clock = clock
 
     async def take(self, places: Places, busy: Collection[str] = ()) -> list[Delivery]:
-        """Return deliveries that are due, as many as get a place: accounts in turn, the oldest of each endpoint.
+        """Return due deliveries that get one of the places: accounts in turn, and the oldest delivery of each endpoint.
 
-        None goes to an endpoint that is `busy`. They are the caller's for LEASE_S seconds.
+        No delivery is for a `busy` endpoint. The caller has LEASE_S seconds for them.
         """
         now = self._clock()
         async with self._database.read() as connection:
@@ -101,7 +101,7 @@ class DeliveryQueue:
         taken = []
         for row in rows:
             endpoint = known.get(row["endpoint_id"])
-            if endpoint is None:  # Deleted, in the moment in which the event happened.
+            if endpoint is None:  # Deleted while the event happened.
                 await self._drop(row["event_id"], row["endpoint_id"])
                 continue
             event = Event(*(row[name] for name in Event._fields))
@@ -109,7 +109,7 @@ class DeliveryQueue:
         return taken
 
     async def note_delivered(self, delivery: Delivery) -> None:
-        """Take a delivery out of the queue: its endpoint has acknowledged it."""
+        """Remove a delivery that its endpoint has acknowledged."""
         async with self._database.write() as connection:
             await connection.execute(delete(deliveries).where(_is(delivery)))
             is_it = and_(
@@ -118,7 +118,7 @@ class DeliveryQueue:
             await connection.execute(update(endpoints).where(is_it).values(failing_since=None))
 
     async def note_failed(self, delivery: Delivery, *, is_gone: bool = False) -> bool:
-        """Put a delivery off until its next try, or drop it after the last; return whether it is dropped.
+        """Schedule the next try of a delivery, or drop it after the last; return whether it is dropped.
 
         An endpoint that `is_gone`, or has failed for DISABLED_AFTER_S, is disabled, and its deliveries are dropped.
         """
@@ -147,14 +147,14 @@ class DeliveryQueue:
         return is_last or is_gone or is_over
 
     async def waiting(self) -> Waiting:
-        """Return how much is in the queue."""
+        """Return the length of the queue and the age of its oldest delivery."""
         query = select(func.count(), func.min(deliveries.c.created_at)).select_from(deliveries)
         async with self._database.read() as connection:
             count, oldest = (await connection.execute(query)).one()
         return Waiting(count, 0.0 if oldest is None else max(0.0, self._clock() - oldest))
 
     async def _open(self, row: dict[str, Any]) -> Endpoint | None:
-        """Return the endpoint of a row; None if it cannot be opened, so that it holds up no other."""
+        """Return the endpoint of a row; None if it cannot be opened, so that the others go on."""
         try:
             return endpoint_of(row, await self._vault.account_key(row["account"]), self._clock())
         except SealBroken:
@@ -167,7 +167,7 @@ class DeliveryQueue:
 
 
 def _is(delivery: Delivery) -> Any:
-    """Return the condition for a delivery's row, as long as no other process has taken it since."""
+    """Return the condition for a delivery's row, unless another process has taken it since."""
     return and_(
         deliveries.c.event_id == delivery.event.event_id,
         deliveries.c.endpoint_id == delivery.endpoint.endpoint_id,

@@ -1,4 +1,4 @@
-"""Webhook endpoints and deliveries as values, and what refuses a change of them. Times are Unix seconds."""
+"""Webhook endpoints and deliveries as values, and the errors of a refused change. Times are Unix seconds."""
 
 import base64
 import secrets
@@ -8,12 +8,13 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import orjson
 
+from deployments.state.database.queries import columns_for
 from deployments.state.encryption.sealing import AccountKey, DataKey
 
 MAX_ENDPOINTS = 20
 """Endpoints that one account may have."""
 KEPT_SECRET_S = 86_400.0
-"""How long a secret that was rotated still signs, where that was asked for."""
+"""How long a rotated secret still signs, if the client asks for that."""
 
 EventType = Literal[
     "batch.completed",
@@ -43,10 +44,10 @@ class TooManyEndpoints(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where an account wants to hear of events. Its secrets stay out of its repr.
+    """An address that an account wants its events at. Its secrets stay out of its repr.
 
-    `previous` still signs beside `secret`; None where no secret was rotated lately. Nothing is sent to one that
-    `is_disabled`, because it has failed for days or is gone.
+    `previous` still signs beside `secret`; None if no secret was rotated lately. An endpoint `is_disabled` after it has
+    failed for days or is gone, and gets no events.
     """
 
     endpoint_id: str
@@ -62,12 +63,12 @@ class Endpoint:
 
     @property
     def secret_hint(self) -> str:
-        """What tells the secret from another, and does not give it away."""
+        """A part of the secret that identifies it and does not reveal it."""
         return f"{_SECRET_BEGINNING}...{self.secret[-_HINT_CHARS:]}"
 
 
 class Event(NamedTuple):
-    """What has happened: `object_id` is the batch or the response that it happened to."""
+    """An event of the batch or the response `object_id`."""
 
     event_id: str
     type: str
@@ -75,7 +76,7 @@ class Event(NamedTuple):
     created_at: float
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the event as its receivers get it."""
+        """Return the event as JSON for its endpoints."""
         return {
             "id": self.event_id,
             "object": "event",
@@ -86,7 +87,7 @@ class Event(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """An event on its way to an endpoint, for the `num_tries`-th time."""
+    """An event on its way to an endpoint; `num_tries` counts this try."""
 
     event: Event
     endpoint: Endpoint
@@ -99,7 +100,7 @@ def new_event(kind: str, object_id: str, at: float) -> Event:
 
 
 def new_secret() -> str:
-    """Return a secret that signs deliveries, as Standard Webhooks writes it."""
+    """Return a secret that signs deliveries, in the form of Standard Webhooks."""
     return _SECRET_BEGINNING + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
@@ -132,15 +133,9 @@ def endpoint_of(row: Mapping[str, Any], account_key: AccountKey, now: float) -> 
     key = account_key.open_object(row["endpoint_id"], row["wrapped_key"])
     record = orjson.loads(key.open(row["sealed_record"], _RECORD_LABEL))
     has_previous = row["sealed_previous"] is not None and now < row["previous_until"]
-    return Endpoint(
-        endpoint_id=row["endpoint_id"],
-        account=row["account"],
-        name=record["name"],
-        url=record["url"],
-        event_types=tuple(row["event_types"]),
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-        is_disabled=row["is_disabled"],
-        secret=key.open(row["sealed_secret"], _SECRET_LABEL).decode(),
-        previous=key.open(row["sealed_previous"], _PREVIOUS_LABEL).decode() if has_previous else None,
-    )
+    opened = {
+        "event_types": tuple(row["event_types"]),
+        "secret": key.open(row["sealed_secret"], _SECRET_LABEL).decode(),
+        "previous": key.open(row["sealed_previous"], _PREVIOUS_LABEL).decode() if has_previous else None,
+    }
+    return Endpoint(**columns_for(Endpoint, row) | record | opened)

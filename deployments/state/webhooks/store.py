@@ -30,7 +30,7 @@ from deployments.state.webhooks.rows import (
 class WebhookStore:
     """The endpoints of one database. Any number of processes may hold one.
 
-    Changes are made `by` an actor, under whom the audit log has them, without names and addresses.
+    The audit log has every change under the actor that it is `by`, without names and addresses.
     """
 
     def __init__(self, database: Database, vault: Vault, clock: Callable[[], float] = time.time) -> None:
@@ -41,7 +41,7 @@ class WebhookStore:
     async def create(
         self, account: str, name: str, url: str, event_types: Sequence[str], *, by: Actor = SERVICE
     ) -> Endpoint:
-        """Create an endpoint, which hears of events from now on; return it.
+        """Create an endpoint, which gets events from now on; return it.
 
         Raises:
             TooManyEndpoints: the account must delete another one first.
@@ -105,7 +105,7 @@ class WebhookStore:
         event_types: Sequence[str] | None = None,
         by: Actor = SERVICE,
     ) -> Endpoint:
-        """Change what is given of an endpoint, and enable it again; return it.
+        """Change the given fields of an endpoint, and enable it again; return it.
 
         Raises:
             EndpointMissing: the account has none with this id.
@@ -133,7 +133,7 @@ class WebhookStore:
         return await self._to_endpoint({**row, **values})
 
     async def rotate(self, account: str, endpoint_id: str, *, keeps_previous: bool, by: Actor = SERVICE) -> Endpoint:
-        """Give an endpoint a new secret; with `keeps_previous`, the old one signs for another day too. Return it.
+        """Give an endpoint a new secret; with `keeps_previous`, the old secret signs for another day too. Return it.
 
         Raises:
             EndpointMissing: the account has none with this id.
@@ -154,7 +154,7 @@ class WebhookStore:
         return await self._to_endpoint({**row, **values})
 
     async def delete(self, account: str, endpoint_id: str, *, by: Actor = SERVICE) -> None:
-        """Delete an endpoint; what it has not acknowledged is not sent any more.
+        """Delete an endpoint, and the deliveries that it has not acknowledged.
 
         Raises:
             EndpointMissing: the account has none with this id.
@@ -175,7 +175,6 @@ class WebhookStore:
         row: Mapping[str, Any],
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Make the entry of a change of an endpoint in the audit log."""
         more = {"account": row["account"], "details": details, "clock": self._clock}
         await append_entry(connection, f"webhook_endpoint.{event}", by, row["endpoint_id"], **more)
 
@@ -186,7 +185,6 @@ class WebhookStore:
 async def _row(
     connection: AsyncConnection, account: str, endpoint_id: str, *, is_locked: bool = False
 ) -> dict[str, Any]:
-    """Return the row of an account's endpoint, or raise EndpointMissing."""
     query = select(webhook_endpoints).where(
         webhook_endpoints.c.endpoint_id == clean_id(endpoint_id), webhook_endpoints.c.account == account
     )

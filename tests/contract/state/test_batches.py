@@ -60,9 +60,9 @@ class Desk:
         assert batch is not None
         return batch
 
-    async def begun(self, num_total: int, account: str = "acct", most_tokens: int | None = None) -> Batch:
+    async def begun(self, num_total: int, account: str = "acct", max_tokens: int | None = None) -> Batch:
         batch = await self.claimed(account)
-        await self.work.begin(batch, batch.state.epoch, num_total, 100, most_tokens)
+        await self.work.begin(batch, batch.state.epoch, num_total, 100, max_tokens)
         return batch
 
 
@@ -312,14 +312,14 @@ async def test_tokens_that_wait_are_counted_by_account_until_their_batch_ends(de
     desk = desks[0]
     batch = await desk.begun(1)
     await desk.work.begin(batch, 1, 1, 100, 100)  # Again, as when the answer was lost.
-    await desk.begun(1, account="other", most_tokens=100)
+    await desk.begun(1, account="other", max_tokens=100)
     with pytest.raises(TooManyTokens):
-        await desk.begun(1, most_tokens=199)
-    await desk.begun(1, most_tokens=200)
+        await desk.begun(1, max_tokens=199)
+    await desk.begun(1, max_tokens=200)
     await desk.work.commit(batch.batch_id, 1, segment("a", 0))
     await desk.work.seal(batch.batch_id, 1)
     await desk.work.finish(batch.batch_id, 1, None, None, input_kept_s=None)
-    await desk.begun(1, most_tokens=200)
+    await desk.begun(1, max_tokens=200)
 
 
 async def test_batches_that_are_validated_side_by_side_hold_no_more_tokens_than_they_may(desks: list[Desk]) -> None:
