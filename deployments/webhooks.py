@@ -89,11 +89,7 @@ class Deliverer:
             if status is not None and 200 <= status < 300:
                 await self._queue.note_delivered(delivery)
             elif await self._queue.note_failed(delivery, is_gone=status == _GONE):
-                logger.info(
-                    "%s was dropped: it could not be delivered to %s.",
-                    delivery.event.event_id,
-                    delivery.endpoint.endpoint_id,
-                )
+                logger.info("Dropped %s for %s.", delivery.event.event_id, delivery.endpoint.endpoint_id)
         except (DBAPIError, OSError) as error:  # It is tried again when the lease ends.
             logger.warning("The result of a delivery could not be written: %s", type(error).__name__)
 

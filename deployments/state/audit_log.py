@@ -60,7 +60,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """The entries with any of the given values; None accepts all. Times from `since` to before `until` (Unix seconds)."""
+    """The entries with any of the given values; None accepts all. Times are Unix seconds, `until` is excluded."""
 
     events: tuple[str, ...] | None = None
     actor_ids: tuple[str, ...] | None = None

@@ -1,7 +1,7 @@
 """The settings of stored state: its directory, database, object store, secrets and tiers.
 
 `StateConfig` is the section of the deployment's YAML. `resolve_state` turns it into values on the machine that builds
-the application: environment variables are read and the first secrets made there, never on import.
+the application: it reads environment variables and creates the first secrets.
 """
 
 import base64
@@ -63,7 +63,7 @@ class FilesConfig(Section):
     stored_output_days: _Days = 30
 
     def max_bytes(self, purpose: str | None) -> int:
-        """Return the size limit of a file; None stands for a purpose that is not known yet."""
+        """Return the size limit of a file; the purpose is None if it is not known yet."""
         return self.max_batch_file_bytes if purpose == "batch" else self.max_file_bytes
 
     def max_total_bytes(self, purpose: str) -> int:
@@ -85,7 +85,7 @@ class FilesConfig(Section):
 
 
 def input_kept_s(retention: Retention) -> float | None:
-    """Return how long the input of a batch is kept after its end; None where its own expiry alone counts."""
+    """Return how long the input of a batch is kept after its end; None if only its own expiry counts."""
     return None if retention == "stored" else DAY_S
 
 
@@ -135,7 +135,7 @@ class StateConfig(Section):
 class ResolvedState:
     """A `StateConfig` with its references followed; `state_dir` is absolute. Secrets stay out of its repr.
 
-    `region` is None where there is only one region, `tls` where nothing is encrypted inside the cluster.
+    `region` is None if there is only one region, `tls` if nothing is encrypted inside the cluster.
     """
 
     config: StateConfig
@@ -150,16 +150,16 @@ class ResolvedState:
 
     @property
     def region_name(self) -> str:
-        """The name of this region as rows have it: empty where there is only one."""
+        """The name of this region in rows: empty if there is only one."""
         return "" if self.region is None else self.region.name
 
 
 def resolve_state(
     config: StateConfig, environ: Mapping[str, str] | None = None, region: RegionConfig | None = None
 ) -> ResolvedState:
-    """Follow the references of `config`; make the state directory and the first secrets if there are none.
+    """Follow the references of `config`; create the state directory and the first secrets if there are none.
 
-    `region` is the section beside that of the state.
+    `region` is the section `region` of the configuration.
 
     Raises:
         ConfigError: a reference leads nowhere, or its value cannot be used.
@@ -173,7 +173,7 @@ def resolve_state(
         text = url if isinstance(url, str) else follow(url, environ, "database_url")
         resolved_url = parse_database_url(text)
     if config.pepper is None:
-        pepper = _load_or_make_secret(state_dir / "pepper", "pepper")
+        pepper = _load_or_create_secret(state_dir / "pepper", "pepper")
     else:
         pepper = follow(config.pepper, environ, "pepper").encode()
     if len(pepper) < MIN_PEPPER_BYTES:
@@ -202,7 +202,7 @@ def parse_master_key(text: str) -> bytes:
 
 
 def parse_database_url(text: str) -> str:
-    """Return the URL with the driver for its database; several hosts are brought into the form of SQLAlchemy.
+    """Return the URL with the driver for its database, and several hosts in the form of SQLAlchemy.
 
     The path of a SQLite file becomes absolute.
 
@@ -247,7 +247,7 @@ def check_database(config: StateConfig, num_nodes: int, environ: Mapping[str, st
 
 
 def _check_is_shared(config: StateConfig, database_url: str) -> None:
-    """Check that several regions can share what is stored, and that they read it with the same secrets."""
+    """Check that several regions can share the stored state, and use the same secrets."""
     if database_url.startswith("sqlite"):
         raise ConfigError("Regions share one database, which SQLite cannot be: set state.database_url to PostgreSQL.")
     if config.object_store.url is None:
@@ -265,21 +265,21 @@ def _resolve_state_dir(config: StateConfig, environ: Mapping[str, str]) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise ConfigError(f"state_dir {path} cannot be made: {error.strerror}.") from None
+        raise ConfigError(f"state_dir {path} cannot be created: {error.strerror}.") from None
     return path
 
 
 def _resolve_master_key(config: StateConfig, state_dir: Path, environ: Mapping[str, str]) -> bytes:
     if config.master_key is not None:
         return parse_master_key(follow(config.master_key, environ, "master_key"))
-    return parse_master_key(_load_or_make_secret(state_dir / "master_key", "master key").decode("ascii", "replace"))
+    return parse_master_key(_load_or_create_secret(state_dir / "master_key", "master key").decode("ascii", "replace"))
 
 
-def _load_or_make_secret(path: Path, name: str) -> bytes:
-    """Return the secret in the file; without a file, make a secret that only the owner can read.
+def _load_or_create_secret(path: Path, name: str) -> bytes:
+    """Return the secret in the file; without a file, create a secret that only the owner can read.
 
-    The secret is written to a draft and linked into place: of several processes that start together, one makes the
-    secret, and the others read it whole.
+    It is written to a draft and linked into place: of several processes that start together, one creates the secret,
+    and the others read it whole.
     """
     if not path.exists():
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")

@@ -1,7 +1,7 @@
 """Housekeeping: deletes expired and orphaned content, each kind at its own interval.
 
-The batch coordinator's process runs it beside the coordinator. Each chore has a task of its own, so one that fails or
-hangs delays no other. A failure is logged without content, and the chore runs again after its interval.
+The batch coordinator's process runs it. Each chore has a task of its own, so a chore that fails or hangs delays no
+other. A failure is logged without content, and the chore runs again after its interval.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Intervals:
 
 @dataclass(frozen=True)
 class Chore:
-    """Work to repeat; `work` returns the number of deleted things, or None if it does not count them."""
+    """Work to repeat; `work` returns a number to log, such as that of deleted rows, or None."""
 
     name: str
     interval_s: float
@@ -57,7 +57,7 @@ class Chore:
 class Housekeeping:
     """Runs chores until it is cancelled; `log_bug` logs an unexpected error, without its message.
 
-    Every chore may run in two regions at once; with `leads`, only the region that leads runs them.
+    With `leads`, only the leading region runs them. It is harmless if two regions do.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Housekeeping:
                 self._is_leading = False
                 num_failures += 1
                 if worth_logging(num_failures):
-                    logger.warning("The lead could not be taken %d times: %s", num_failures, type(error).__name__)
+                    logger.warning("Leader lease not acquired %d times: %s", num_failures, type(error).__name__)
             await asyncio.sleep(_LEAD_S)
 
     async def _repeat(self, chore: Chore) -> None:
@@ -116,14 +116,15 @@ class Housekeeping:
 def create_chores(
     database: Database, files: FileStore, batches: BatchWork, config: StateConfig, intervals: Intervals | None = None
 ) -> list[Chore]:
-    """Return all chores. They judge expiry by `files.past`, a clock without jumps into the future."""
+    """Return all chores. Their clock is `files.past`, which has no forward jumps."""
     every = Intervals(expired_s=config.sweep_interval_s) if intervals is None else intervals
     vault, past = files.vault, files.past
     uploads = UploadStore(database, files)
     trim = LogTrim(UsageStore(database), config.request_log_days, past)
-    copying = (
-        [Chore("Copying objects between the stores", every.copies_s, copier.run)] if (copier := _copier(files)) else []
-    )
+    copying, objects = [], files.objects
+    if isinstance(objects, PairedStore) and objects.pending is not None:
+        copier = Copier(objects.near, objects.far, objects.pending)
+        copying.append(Chore("Copying objects between the stores", every.copies_s, copier.run))
     return [
         *copying,
         Chore("Deleting expired files", every.expired_s, files.sweep),
@@ -135,20 +136,12 @@ def create_chores(
         Chore("Forgetting ingress replicas that have stopped", every.expired_s, IngressRegister(database, past).sweep),
         Chore("Ending sessions of the console", every.expired_s, ConsoleSessions(database, past).sweep),
         Chore("Emptying the database's log", every.database_log_s, database.empty_log),
-        Chore("Noting what vector stores hold", every.expired_s, lambda: note_store_bytes(database, past)),
+        Chore("Noting the size of vector stores", every.expired_s, lambda: note_store_bytes(database, past)),
         Chore("Trimming the request log", every.request_log_s, trim.trim),
         Chore("Deleting orphaned files", every.orphans_s, files.sweep_orphans),
         Chore("Deleting orphaned parts", every.orphans_s, uploads.sweep_orphans),
         Chore("Deleting orphaned segments", every.orphans_s, lambda: _sweep_segments(files, batches)),
     ]
-
-
-def _copier(files: FileStore) -> Copier | None:
-    """Return what copies between two object stores, None where there is one, or something else copies."""
-    objects = files.objects
-    if isinstance(objects, PairedStore) and objects.pending is not None:
-        return Copier(objects.near, objects.far, objects.pending)
-    return None
 
 
 async def _sweep_segments(files: FileStore, batches: BatchWork) -> int:

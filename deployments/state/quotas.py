@@ -1,4 +1,4 @@
-"""How much an account may store: a number of objects, and bytes of items, the content of responses and conversations.
+"""What an account may store: a number of objects, and bytes of items, the content of responses and conversations.
 
 `files.store` counts the bytes of its files.
 """
@@ -20,7 +20,7 @@ from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
 
 ROW_BYTES = 512
-"""What a row counts beside its content: its ids, its wrapped key and its place in the indexes."""
+"""The size of a row beside its content: its ids, its wrapped key and its place in the indexes."""
 
 _MEASURED_S = 60.0
 _REFUSED_S = 1.0
@@ -28,7 +28,7 @@ _PART = 8
 
 
 class TooManyObjects(Exception):
-    """The account has as many objects as it may, `max_objects`."""
+    """The account already has `max_objects`."""
 
     def __init__(self, max_objects: int) -> None:
         super().__init__(f"The account has {max_objects} objects.")
@@ -36,10 +36,10 @@ class TooManyObjects(Exception):
 
 
 async def check_objects(connection: AsyncConnection, account: str, max_objects: int | None, now: float) -> None:
-    """Check that an account may have one more object, in a transaction that has locked the account.
+    """Check that an account may have another object, in a transaction that has locked the account.
 
     Raises:
-        TooManyObjects: it has `max_objects`; None is any number.
+        TooManyObjects: it has `max_objects`, if that is not None.
     """
     if max_objects is None:
         return
@@ -59,7 +59,7 @@ async def check_objects(connection: AsyncConnection, account: str, max_objects: 
 
 
 class TooManyItems(Exception):
-    """The items of the account would hold more than `max_bytes` together."""
+    """The account's items would hold more than `max_bytes`."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(f"The items would hold more than {max_bytes} bytes.")
@@ -68,9 +68,9 @@ class TooManyItems(Exception):
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of an account: the bytes that were measured `at`, and those that were added since.
+    """The known bytes of an account: `measured` at a time, and `added` since.
 
-    `writing` are those that are being written, which a measurement may miss.
+    `writing` of them are being written now, so that a measurement may miss them.
     """
 
     at: float = float("-inf")
@@ -85,10 +85,10 @@ class _Known:
 
 
 class ItemQuota:
-    """How much of its bytes of items each account has taken, as this process knows it.
+    """The bytes of items of each account, as far as this process knows them.
 
-    The database is asked at most once a minute, and again when an eighth of the quota was added here or is lacking:
-    several processes may pass a quota by an eighth each.
+    The database is asked once a minute, and again when an eighth of the quota was added here, or the quota is reached.
+    So each of several processes may exceed a quota by an eighth.
     """
 
     def __init__(
@@ -105,11 +105,7 @@ class ItemQuota:
         self._known: dict[str, _Known] = {}
 
     async def check(self, principal: Principal, num_bytes: int) -> None:
-        """Count items that are stored later, whether or not there is room then.
-
-        Raises:
-            As `take` does.
-        """
+        """Count items that are stored later, even if there is no room then; raises the errors of `take`."""
         async with self.take(principal, num_bytes):
             pass
 
@@ -118,8 +114,8 @@ class ItemQuota:
         """Count items that the block stores against the `item_bytes` of the account's tier.
 
         Raises:
-            TooManyItems: the account's would hold more.
-            ReserveReached: a disk has no more free than its reserve.
+            TooManyItems: the account's items would exceed that.
+            ReserveReached: a disk has reached its reserve.
             DBAPIError: the database is away.
         """
         await self._disk.check()
@@ -129,7 +125,7 @@ class ItemQuota:
             return
         known = self._known.setdefault(account, _Known())
         num_bytes += ROW_BYTES
-        async with known.lock:  # Those that come at once wait for one measurement.
+        async with known.lock:  # Requests at the same time wait for one measurement.
             age_s = self._clock() - known.at
             is_tight = age_s > _REFUSED_S and known.total + num_bytes > max_bytes
             if age_s > _MEASURED_S or known.added > max_bytes // _PART or is_tight:
@@ -145,14 +141,14 @@ class ItemQuota:
 
     async def _measure(self, account: str, known: _Known) -> None:
         self._forget()
-        total = 0
-        for query in _sizes(account):
-            found = await self._database.read_at_once(lambda connection, query=query: connection.scalar(query))  # type: ignore[misc]
-            total += int(found or 0)
+        queries = _sizes(account)
+        total = await self._database.read_at_once(
+            lambda connection: sum(int(connection.scalar(query) or 0) for query in queries)
+        )
         known.at, known.measured, known.added = self._clock(), total, known.writing
 
     def _forget(self) -> None:
-        """Drop what is known of accounts that have stored nothing for a minute."""
+        """Forget the accounts that have stored nothing for a minute."""
         before = self._clock() - _MEASURED_S
         for account, known in list(self._known.items()):
             if known.at < before and not known.writing and not known.lock.locked():
@@ -161,7 +157,7 @@ class ItemQuota:
 
 def _sizes(account: str) -> list[Select[tuple[int]]]:
     """Return the queries for the bytes of an account's responses and conversations."""
-    # The length of a content is read from the head of its row, not from the content.
+    # The database reads the length of a content from the head of its row, not from the content.
     of_response = func.length(responses.c.sealed_items) + func.length(responses.c.sealed_response) + ROW_BYTES
     of_item = func.length(conversation_items.c.sealed_item) + ROW_BYTES
     return [

@@ -109,14 +109,8 @@ class FileStore:
         hold_id, now = f"hold_{secrets.token_hex(16)}", self.clock()
         await self.vault.account_key(new.account)  # The lock is on its row.
         row: dict[str, Any] = {"upload_id": hold_id, "account": new.account, "key_id": new.key_id, "purpose": "hold"}
-        row |= {"status": "pending", "received_bytes": 0, "num_parts": 0, "file_lifetime_s": 0.0}
-        row |= {
-            "created_at": now,
-            "expires_at": now,
-            "kept_until": now + for_s,
-            "wrapped_key": b"",
-            "sealed_record": b"",
-        }
+        row |= {"status": "pending", "created_at": now, "expires_at": now, "kept_until": now + for_s}
+        row |= {"received_bytes": 0, "num_parts": 0, "file_lifetime_s": 0.0, "wrapped_key": b"", "sealed_record": b""}
         async with self._database.write() as connection:
             await lock_account(connection, new.account)
             await check_objects(connection, new.account, max_objects, now)

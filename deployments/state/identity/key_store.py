@@ -1,8 +1,8 @@
 """The API keys of one database: issued, listed, changed, rotated, revoked.
 
-A secret is returned once, when it is made, and kept only as a keyed digest. Every change takes the next revision
-number in its own transaction, where its entry in the audit log is made too: running gatekeepers follow that number, and
-so hear of changes by any process.
+A secret is returned once, when it is created, and stored only as a keyed digest. Every change takes the next revision
+number and appends to the audit log, in its own transaction. Running gatekeepers follow that number, and so learn of
+changes by any process.
 """
 
 import secrets
@@ -24,11 +24,11 @@ from deployments.state.identity.tiers import Tiers
 MAX_OVERLAP_S = 30 * 86_400.0
 MAX_LISTED = 1_000
 MAX_BEHIND_S = 10.0
-"""A standby that has not heard of any region for so long is not asked for keys. Regions sign in every five seconds."""
+"""A standby that is further behind is not asked for keys. Regions sign in every five seconds, which shows its delay."""
 
 
 class KeyRefused(ValueError):
-    """The key cannot be made or changed like that; the message is the reason, `param` the field at fault, if any."""
+    """The key cannot be created or changed like that; the message is the reason, `param` the field at fault, if any."""
 
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class KeyNotFound(LookupError):
 
 
 class KeyStore:
-    """The keys of one database. Changes are made `by` an actor, under whom the audit log has them.
+    """The keys of one database. The audit log has every change under the actor that it is `by`.
 
     An account begins with its first key.
     """
@@ -113,7 +113,7 @@ class KeyStore:
         """
         values = change.model_dump(mode="json", include=set(KeyChange.model_fields) & change.model_fields_set)
         if not values:
-            raise KeyRefused("Nothing was given to change.")
+            raise KeyRefused("There is nothing to change.")
         async with self._database.write() as connection:
             row = await self._living_row(connection, key_id)
             outcome = {**row, **values}
@@ -169,9 +169,9 @@ class KeyStore:
             return self._opened((await connection.execute(query)).mappings().all(), revision)
 
     async def find(self, digest: bytes) -> tuple[int, StoredKey | None]:
-        """Return the newest revision, and the key of which this is a digest; None if there is none.
+        """Return the newest revision, and the key with this digest, current or previous; None if there is none.
 
-        While the database has no primary, a standby is read, unless it is so far behind that it may lack a revocation.
+        While the database has no primary, a standby is read, unless it is too far behind to know every revocation.
         """
         query = _with_revision(or_(api_keys.c.digest == digest, api_keys.c.previous_digest == digest))
         is_stale = self._database.has_standby and not self._database.has_primary
@@ -184,7 +184,7 @@ class KeyStore:
         return revision, next(iter(found), None)
 
     def _opened(self, rows: Sequence[Mapping[Any, Any]], default: int) -> tuple[int, list[StoredKey]]:
-        """Return the newest revision, `default` if there is none, and the keys in the rows of `_with_revision`."""
+        """Return the newest revision, or `default` without rows, and the keys in the rows of `_with_revision`."""
         keys = [StoredKey.from_row(dict(row), self._tiers) for row in rows if row["key_id"] is not None]
         return (rows[0]["newest"] if rows else default), keys
 
@@ -197,7 +197,6 @@ class KeyStore:
     async def _note(
         self, connection: AsyncConnection, event: str, by: Actor, row: Mapping[str, Any], details: Mapping[str, Any]
     ) -> None:
-        """Make the entry of a change of a key in the audit log."""
         more = {"account": row["account"], "details": details, "clock": self._clock}
         await append_entry(connection, event, by, row["key_id"], **more)
 
@@ -228,7 +227,7 @@ class KeyStore:
 
 
 def _with_revision(condition: ColumnElement[bool]) -> Select[Any]:
-    """Return the query for the newest revision with each key of the condition, in one trip; with none if none fits."""
+    """Return the query for the newest revision, with each key of the condition; with nulls if there is none."""
     both = revisions.outerjoin(api_keys, condition)
     return select(revisions.c.value.label("newest"), api_keys).select_from(both).where(revisions.c.name == "api_keys")
 

@@ -1,4 +1,4 @@
-"""API keys as values: their secrets, and keys as they are requested, shown, and held by the gatekeeper. No storage."""
+"""API keys as values: requested, shown, and held by the gatekeeper; and their secrets. No storage."""
 
 import hmac
 import secrets
@@ -18,7 +18,7 @@ from pydantic import (
 from deployments.config import Section
 from deployments.operations import Operation
 from deployments.state.database.queries import columns_for
-from deployments.state.identity.principal import Principal, Retention
+from deployments.state.identity.principal import Principal, Retention, principal_of
 from deployments.state.identity.tiers import RequestsPerMinute, TierName, Tiers, TokensPerMinute
 
 _Label = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@-]*$")]
@@ -32,7 +32,7 @@ def _printable(text: str) -> str:
 
 
 def _as_tuple(value: Any) -> Any:
-    """Let lists and sets through; a lone string is most likely a forgotten bracket, which must not become letters."""
+    """Accept lists and sets. A single string is most likely a forgotten bracket, and must not become letters."""
     return tuple(sorted(value)) if isinstance(value, set | frozenset) else value
 
 
@@ -46,8 +46,7 @@ _Models = Annotated[tuple[_Pattern, ...], BeforeValidator(_as_tuple), Field(min_
 class KeyChange(Section):
     """A change of a key: limits, scopes, expiry, retention. Only fields that were set are changed.
 
-    None as a limit stands for the tier's limit, as a scope for no restriction, as `expires_at` for no expiry, as
-    `regions` for all of them.
+    None is the tier's limit as a limit, no restriction as a scope or as `regions`, and no expiry as `expires_at`.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_printable)] = "unnamed"
@@ -84,7 +83,7 @@ class NewKey(KeyChange):
 
 @dataclass(frozen=True)
 class ApiKey:
-    """A key as it may be shown, without its secret. Its limits are its own or, without any, those of its tier."""
+    """A key that may be shown, without its secret. Its limits are its own or, without any, its tier's."""
 
     key_id: str
     name: str
@@ -107,7 +106,7 @@ class ApiKey:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], tiers: Tiers) -> Self:
-        """Return the key of a row. Where neither the key nor its tier has a limit, or the tier is gone, it is 1."""
+        """Return the key of a row. A limit is 1 if neither the key nor its tier has one, or the tier is gone."""
         limits = tiers.of(row["tier"])
         own_requests, own_tokens = row["requests_per_minute"], row["tokens_per_minute"]
         changed = {
@@ -129,7 +128,7 @@ class ApiKey:
 
 @dataclass(frozen=True)
 class StoredKey:
-    """A key as the gatekeeper holds it: its principal, its digests, and until when each is accepted."""
+    """A key for the gatekeeper: its principal, its digests, and how long the previous one is accepted."""
 
     revision: int
     key_id: str
@@ -145,16 +144,14 @@ class StoredKey:
         principal = None
         if key.revoked_at is None:
             same = {field.name: getattr(key, field.name) for field in fields(Principal)}
-            principal = Principal(
-                **same | {"operations": None if key.operations is None else frozenset(key.operations)}
-            )
+            principal = principal_of(same)
         return cls(
             row["revision"], key.key_id, row["digest"], row["previous_digest"], row["previous_expires_at"], principal
         )
 
 
 def explain(error: ValidationError) -> str:
-    """Return why a NewKey or KeyChange is invalid, one sentence per field, without its values."""
+    """Return the reasons why a NewKey or KeyChange is invalid, a sentence for each field, without its values."""
     sentences = []
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
         place = ".".join(str(part) for part in problem["loc"]) or "key"
@@ -167,7 +164,7 @@ _MAX_CHARS = 128
 
 
 def create_secret() -> str:
-    """Return a new secret of 256 random bits; it is shown once and not stored."""
+    """Return a new secret of 256 random bits, which is shown once and not stored."""
     return PREFIX + secrets.token_urlsafe(32)
 
 

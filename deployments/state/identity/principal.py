@@ -1,6 +1,5 @@
 """The principal: the holder of an API key, and its row in work that outlives the request."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -9,11 +8,11 @@ Retention = Literal["strict", "ephemeral", "stored"]
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The holder of an API key, with the limits that hold for it.
+    """The holder of an API key, with its limits.
 
-    `operations` and `models` are the key's scopes, None where the key may use all; entries of `models` are
-    ids or shell-style patterns. `regions` are those that the key is bound to, None for all. `expires_at` is in Unix
-    seconds. `organization` is the account's public name.
+    `operations` and `models` are the key's scopes, None if it may use all; entries of `models` are ids or shell-style
+    patterns. `regions` are the regions that may serve the key, None for all. `expires_at` is in Unix seconds.
+    `organization` is the account's public name.
     """
 
     key_id: str
@@ -30,24 +29,16 @@ class Principal:
     regions: tuple[str, ...] | None = None
 
     def may_run_in(self, region: str) -> bool:
-        """Return whether a region may serve the holder; its name is empty where there is only one."""
+        """Return whether a region may serve the holder; its name is empty if there is only one."""
         return not region or self.regions is None or region in self.regions
 
 
 def principal_to_row(principal: Principal) -> dict[str, Any]:
-    """Return a principal as JSON."""
-    scopes = {
-        "operations": None if principal.operations is None else sorted(principal.operations),
-        "models": None if principal.models is None else list(principal.models),
-        "regions": None if principal.regions is None else list(principal.regions),
-    }
-    return asdict(principal) | scopes
+    """Return a principal as JSON, the same for equal principals."""
+    return asdict(principal) | {"operations": None if principal.operations is None else sorted(principal.operations)}
 
 
-def principal_of(row: Mapping[str, Any]) -> Principal:
+def principal_of(row: dict[str, Any]) -> Principal:
     """Return the principal that `principal_to_row` wrote."""
-    values = dict(row)
-    values["operations"] = None if row["operations"] is None else frozenset(row["operations"])
-    values["models"] = None if row["models"] is None else tuple(row["models"])
-    values["regions"] = None if row.get("regions") is None else tuple(row["regions"])
-    return Principal(**values)
+    kinds = {"operations": frozenset, "models": tuple, "regions": tuple}
+    return Principal(**row | {name: kind(row[name]) for name, kind in kinds.items() if row.get(name) is not None})

@@ -1,4 +1,4 @@
-"""Tiers: named sets of limits. They are data: adding one to the configuration needs no change of code."""
+"""Tiers: named sets of limits. A tier is added in the configuration, without a change of code."""
 
 import math
 from collections.abc import Mapping
@@ -81,17 +81,17 @@ class Tiers(RootModel[dict[TierName, TierLimits]]):
         return tuple(self.root)
 
     def of(self, name: str) -> TierLimits:
-        """Return the limits of a tier; for a tier that is no longer configured, the lowest limits."""
+        """Return the limits of a tier; the lowest limits for a tier that is no longer configured."""
         return self.root.get(name, _LEAST)
 
 
 def weighted(tokens: int, token_weight: float) -> int:
-    """Return the number that `tokens` tokens count against limits: each counts `token_weight` times."""
+    """Return the tokens that count against limits: each counts `token_weight` times."""
     return tokens if token_weight == 1.0 else math.ceil(tokens * token_weight)
 
 
 def _over_default(name: Any, limits: Any) -> Any:
-    """Return the limits as given, completed from the default tier of the same name, if there is one."""
+    """Return the given limits, completed from the default tier of the same name, if there is one."""
     if not isinstance(limits, Mapping) or name not in _DEFAULTS:
         return limits
     return {**_DEFAULTS[name].model_dump(), **limits}

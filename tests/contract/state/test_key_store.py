@@ -103,7 +103,7 @@ async def test_only_what_is_named_changes(store: KeyStore) -> None:
 
 async def test_a_change_of_nothing_is_refused(store: KeyStore) -> None:
     key, _ = await store.create(NewKey())
-    with pytest.raises(KeyRefused, match="Nothing"):
+    with pytest.raises(KeyRefused, match="nothing to change"):
         await store.limit(key.key_id, KeyChange())
 
 

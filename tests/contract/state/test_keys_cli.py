@@ -121,7 +121,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(operator: Operator, words: tupl
 
 def test_a_change_is_refused_in_a_sentence(operator: Operator) -> None:
     key_id = operator.json("keys", "create")["key_id"]
-    assert "Nothing was given to change" in operator.refused("keys", "limit", key_id)
+    assert "There is nothing to change" in operator.refused("keys", "limit", key_id)
     assert "There is no API key 'key_x'" in operator.refused("keys", "show", "key_x")
     assert "set and cleared" in operator.refused("keys", "limit", key_id, "--no-expiry", "--expires-in", "1d")
     operator.run("keys", "revoke", key_id)

@@ -104,7 +104,7 @@ def test_the_same_is_read_from_yaml_values(tmp_path: Path) -> None:
         ({"pepper": FileReference(file=Path("/nowhere/p"))}, "pepper is in the file /nowhere/p"),
         ({"pepper": EnvReference(env="SHORT")}, "shorter than 32 bytes"),
         ({"database_url": EnvReference(env="SHORT")}, "not a URL"),
-        ({"state_dir": Path("/proc/none")}, "state_dir /proc/none cannot be made"),
+        ({"state_dir": Path("/proc/none")}, "state_dir /proc/none cannot be created"),
     ],
 )
 def test_a_reference_that_leads_nowhere_is_refused(tmp_path: Path, values: dict[str, object], message: str) -> None:
