@@ -1,7 +1,7 @@
-"""Background responses: their events as they are written, under a lease that any replica may take over.
+"""Background responses: the events that a runner writes, under a lease that any replica may take over.
 
 The process that runs a response holds its epoch. Every write checks the epoch in its own transaction, so a runner that
-was only believed dead can write nothing once another has begun.
+only seemed dead cannot write any more once another has begun.
 """
 
 import time
@@ -42,7 +42,7 @@ class BackgroundStore:
         monotonic: Callable[[], float] = time.monotonic,
         region: str = "",
     ) -> None:
-        """Take over the responses of keys that may run in `region`; it is empty where there is only one."""
+        """Take over the responses of keys that may run in `region`, empty if there is only one."""
         self._region = region
         self._database = database
         self._vault = vault
@@ -61,10 +61,10 @@ class BackgroundStore:
         expires_at: float,
         lease_s: float,
     ) -> int | None:
-        """Store a response that begins; return the epoch of its runner, the caller, None if it is stored already."""
+        """Store a response that begins; return the epoch of its runner, the caller, or None if it is stored already."""
         account_key = await self._vault.account_key(account)
-        row, wrapped = new_row(account_key, account, turn, expires_at)
-        key = self._keys[turn.id] = account_key.open_object(turn.id, wrapped)
+        row = new_row(account_key, account, turn, expires_at)
+        key = self._keys[turn.id] = account_key.open_object(turn.id, row["wrapped_key"])
         begun = {
             "response_id": turn.id,
             "account": account,
@@ -190,7 +190,7 @@ class BackgroundStore:
         return StoredEvents(events, is_running=found.status in UNFINISHED)
 
     async def cancel(self, account: str, response_id: str) -> bool:
-        """Request that a response is cancelled; return whether it was running."""
+        """Request the cancelling of a response; return whether it was running."""
         owned = select(responses.c.response_id).where(responses.c.account == account)
         statement = update(jobs).where(jobs.c.response_id == clean_id(response_id), jobs.c.response_id.in_(owned))
         async with self._database.write() as connection:
@@ -204,10 +204,7 @@ class BackgroundStore:
             await connection.execute(statement.values(lease_until=0.0))
 
     async def claim(self, lease_s: float) -> ClaimedResponse | None:
-        """Take over a response whose lease has ended or is abandoned, of the account whose turn it is.
-
-        Return None if there is none.
-        """
+        """Take over a response without a living runner, of the account whose turn it is; None if there is none."""
         now, lease = self._clock(), (jobs.c.epoch, jobs.c.lease_until)
         await self._watch.end_abandoned(self._database, [jobs.c.response_id], lease, now, lease_s)
         async with self._database.read() as connection:
@@ -227,7 +224,7 @@ class BackgroundStore:
             return await self._take_over(connection, dict(job))
 
     async def _of_region(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
-        """Return the lanes that this region may serve: which regions a key is bound to is sealed with its jobs."""
+        """Return the lanes that this region may serve; the regions of a key are sealed in its jobs."""
         if not self._region:
             return lanes
         columns = (jobs.c.response_id, jobs.c.sealed_job, responses.c.account, responses.c.wrapped_key)

@@ -1,4 +1,4 @@
-"""Conversations: their items in the order in which they were added, each sealed under a key of its own."""
+"""Conversations: their items, in the order in which they were added, each sealed under its own key."""
 
 import secrets
 import time
@@ -122,7 +122,7 @@ class ConversationStore:
     async def add_items(
         self, account: str, conversation_id: str, items: Sequence[Item], *, expires_at: float
     ) -> list[Item]:
-        """Add items at the end; return them as stored, with a new id where an id was taken."""
+        """Add items at the end; return the stored items, with a new id if an id was taken."""
         account_key = await self._vault.account_key(account)
         async with self._database.write() as connection:
             await self._check(connection, account, conversation_id)

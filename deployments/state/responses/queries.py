@@ -44,7 +44,7 @@ def append_items(
     items: Sequence[Item],
     expires_at: float,
 ) -> list[Item]:
-    """Add items at the end of a conversation and extend its expiry; return them as stored, none if it is gone."""
+    """Add items at the end of a conversation and extend its expiry; return the stored items, none if it is gone."""
     where = (table.c.conversation_id == clean_id(conversation_id), table.c.account == account)
     statement = update(table).where(*where, table.c.expires_at < expires_at).values(expires_at=expires_at)
     connection.execute(statement)
@@ -60,9 +60,9 @@ def append_items(
 
 
 def with_appended_items(statement: Insert) -> Insert:
-    """Return `statement` for PostgreSQL as one that does what `append_items` does too; ids that are taken fail it.
+    """Return `statement` for PostgreSQL, extended by the inserts of `append_items`; an id that is taken fails it.
 
-    Its parameters are `appended_parameters`.
+    Its additional parameters are `appended_parameters`.
     """
     num_items = bindparam("num_items", type_=BigInteger)
     moved = (
@@ -144,9 +144,9 @@ def beside(content: Column[Any]) -> list[Column[Any]]:
 
 
 def bounded(query: Select[Any], content: Column[Any]) -> Select[Any]:
-    """Return the query with a column of content too: NULL in every row if all that it finds is too much.
+    """Return the query with a column of content, which is NULL in every row if the rows hold more than MAX_READ_BYTES.
 
-    A database knows how long a value is without reading it, so that nothing is loaded then.
+    A database knows the length of a value without reading it, so nothing is loaded then.
     """
     size = func.coalesce(func.sum(func.length(content)), 0)
     total = query.order_by(None).with_only_columns(size, maintain_column_froms=True).scalar_subquery()

@@ -1,8 +1,7 @@
 """Stored responses: each with its own items, chained by the id of the response before.
 
-A response is found by its id until it expires. Its content stays for as long as a later response that was made from it
-lives, whose history needs it. The sweep deletes expired responses that no response continues, with the keys that seal
-their content.
+A response is found by its id until it expires. Its content stays longer if a response that continues it needs it as
+history. The sweep deletes expired responses that no response continues, with the keys that seal their content.
 """
 
 import time
@@ -44,7 +43,7 @@ ITEMS, RESPONSE = b"response items", b"response"
 UNFINISHED = ("queued", "in_progress")
 _SWEPT_AT_ONCE = 500
 _PATIENCE_S = 45.0
-"""How long a finished response waits for a primary: longer than the loss of a region takes, for its tokens are paid."""
+"""How long a finished response waits for a primary: its tokens are paid, and the loss of a region takes less."""
 _WITH_CONVERSATION = with_appended_items(insert_all((table, response_items)))
 
 
@@ -66,13 +65,13 @@ class ResponseStore:
         conversation_id: str | None = None,
         is_streamed: bool = False,
     ) -> StoredTurn:
-        """Store a response, and add its items to the conversation if it still exists; return what is stored.
+        """Store a response, and add its items to the conversation if it still exists; return the stored response.
 
-        Another try of the same request may have stored it before. The first answer stays then and is returned, unless
-        it `is_streamed`: of two streams the client has read the one that began later, which is the one that is stored.
+        Another try of the same request may have stored a response before. Then the first stays and is returned, unless
+        it `is_streamed`: if two tries streamed, the client has read the later one, which is stored.
         """
         account_key = await self._vault.account_key(account)
-        row, _ = new_row(account_key, account, turn, expires_at)
+        row = new_row(account_key, account, turn, expires_at)
         rows = {table: [row], response_items: item_rows(turn)}
         try:
             if conversation_id is None:
@@ -87,8 +86,20 @@ class ResponseStore:
                 return turn
         except IntegrityError:
             pass  # It was stored before, or an item's id is taken in the conversation.
+        return await self._save_beside(account_key, row, turn, conversation_id, is_streamed=is_streamed)
 
-        stored, ignoring = turn, self._database.insert_or_ignore(table).values(row)
+    async def _save_beside(
+        self,
+        account_key: AccountKey,
+        row: dict[str, Any],
+        turn: StoredTurn,
+        conversation_id: str | None,
+        *,
+        is_streamed: bool,
+    ) -> StoredTurn:
+        """Store a response beside what another try of its request may have stored; return the stored response."""
+        stored, account, expires_at = turn, row["account"], row["expires_at"]
+        ignoring = self._database.insert_or_ignore(table).values(row)
 
         def write(connection: Connection) -> None:
             nonlocal stored
@@ -101,7 +112,7 @@ class ResponseStore:
                     return
                 stored = replace(turn, input=first.input)
                 added = stored.response["output"]
-                changed, _ = new_row(account_key, account, stored, expires_at)
+                changed = new_row(account_key, account, stored, expires_at)
                 connection.execute(update(table).where(table.c.response_id == turn.id).values(changed))
                 connection.execute(delete(response_items).where(response_items.c.response_id == turn.id))
                 if conversation_id is not None:
@@ -110,12 +121,12 @@ class ResponseStore:
             if conversation_id is not None:
                 append_items(connection, account_key, account, conversation_id, added, expires_at)
 
-        # A commit that was not heard of is found by its id when the write is repeated.
+        # If the answer to a commit is lost, the repeated write finds the row.
         await self._database.repeat(lambda is_again: self._database.write_at_once(write), _PATIENCE_S)
         return stored
 
     async def load(self, account: str, response_id: str) -> StoredTurn | None:
-        """Return a response, None if there is none; a background response as it is so far."""
+        """Return a response, also a background response that still runs; None if there is none."""
         query = self._living(account, response_id)
         row = await self._database.read_at_once(lambda connection: connection.execute(query).mappings().one_or_none())
         if row is None:
@@ -180,16 +191,15 @@ class ResponseStore:
         """Return the account's items among `item_ids`, by id, from responses and conversations.
 
         Raises:
-            TooMuchToRead: what holds them is larger than MAX_READ_BYTES together.
+            TooMuchToRead: their responses are larger than MAX_READ_BYTES together.
         """
         wanted = [clean_id(item_id) for item_id in item_ids]
         account_key = await self._vault.account_key(account)
-        now = self._clock()
         in_conversation = (
             select(*beside(conversation_items.c.sealed_item))
             .join(conversations, conversations.c.conversation_id == conversation_items.c.conversation_id)
             .where(conversation_items.c.item_id.in_(wanted), conversations.c.account == account)
-            .where(conversations.c.expires_at > now)
+            .where(conversations.c.expires_at > self._clock())
         )
         in_conversation = bounded(in_conversation, conversation_items.c.sealed_item)
         async with self._database.read() as connection:
@@ -227,14 +237,14 @@ class ResponseStore:
                 expired = list((await connection.scalars(query.limit(_SWEPT_AT_ONCE))).all())
                 await _destroy(connection, expired)
             total += len(expired)
-            if not expired:  # A chain is deleted from its end, so one round may leave work for the next.
+            if not expired:  # A chain is deleted from its end, a response in each round.
                 return total
 
 
-def new_row(account_key: AccountKey, account: str, turn: StoredTurn, expires_at: float) -> tuple[dict[str, Any], bytes]:
-    """Return a response's row, under a new key, and the wrapped key."""
+def new_row(account_key: AccountKey, account: str, turn: StoredTurn, expires_at: float) -> dict[str, Any]:
+    """Return a response's row, under a new key."""
     key, wrapped = account_key.new_object(turn.id)
-    row = {
+    return {
         "response_id": turn.id,
         "account": account,
         "previous_id": turn.response["previous_response_id"],
@@ -243,7 +253,6 @@ def new_row(account_key: AccountKey, account: str, turn: StoredTurn, expires_at:
         "wrapped_key": wrapped,
         **seal_turn(key, turn),
     }
-    return row, wrapped
 
 
 def seal_turn(key: DataKey, turn: StoredTurn) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Responses and conversations as values, and the errors of their stores.
 
-A response or conversation that belongs to another account, has expired or was deleted does not exist.
+A response or conversation of another account does not exist, nor does an expired or deleted one.
 """
 
 from dataclasses import dataclass, field
@@ -9,16 +9,16 @@ from typing import Any
 Item = dict[str, Any]
 
 MAX_READ_BYTES = 32 * 1024 * 1024
-"""How much of what is stored one prompt may read, and one page of items may hold."""
+"""The stored bytes that a prompt may read, and a page of items may hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """One response as it is stored.
+    """A stored response.
 
-    `response` is the object that clients see, `input` the items of its request, in their stored form. `runs` holds, by
-    item id, the request to a tool of the service and its answer. `cuts` are the lengths of the pieces in which the
-    answer was streamed, to replay the stream.
+    `response` is the object that clients see, `input` the stored items of its request. `runs` has, by item id, a
+    request to a tool of the service and its answer. `cuts` are the lengths of the streamed pieces, to replay the
+    stream.
     """
 
     response: Item
@@ -38,7 +38,7 @@ class StoredTurn:
 
 
 class TooMuchToRead(Exception):
-    """What was asked for is larger than MAX_READ_BYTES."""
+    """The wanted content is larger than MAX_READ_BYTES."""
 
 
 class TurnMissing(Exception):
@@ -71,7 +71,7 @@ class PastTurn:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvents:
-    """The events of a background response after some number, and whether more follow."""
+    """Events of a background response, and whether more will follow."""
 
     events: list[bytes]
     is_running: bool
@@ -81,7 +81,7 @@ class StoredEvents:
 class ClaimedResponse:
     """A background response whose runner is gone, for the process that has claimed it.
 
-    `job` is the job that `start` stored; `events` and `journal` are those written so far, in order.
+    `start` stored its `job`; `events` and `journal` were written so far, in this order.
     """
 
     account: str

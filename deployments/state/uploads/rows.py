@@ -19,7 +19,7 @@ from deployments.state.files.content import ContentReader, NewFile
 from deployments.state.files.store import FileStore
 
 LIFETIME_S = 3600.0
-"""How long parts may be added, and the upload be completed."""
+"""How long parts may be added and the upload may be completed."""
 MAX_PART_BYTES = 64 * 1024 * 1024
 MAX_PARTS = 10_000
 MAX_PENDING = 100
@@ -44,7 +44,7 @@ class NewUpload(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredUpload:
-    """An upload; `num_bytes` is the size that its file is meant to have."""
+    """An upload; `num_bytes` is the size that its file must have."""
 
     upload_id: str
     account: str
@@ -74,11 +74,11 @@ class UploadNotFound(LookupError):
 
 
 class UploadRefused(Exception):
-    """An upload cannot be changed as it was asked for."""
+    """The upload cannot be changed like that."""
 
 
 class UploadEnded(UploadRefused):
-    """The upload is not pending any more; `status` says what it is."""
+    """The upload is not pending any more, but has another `status`."""
 
     def __init__(self, status: UploadStatus) -> None:
         super().__init__(f"The upload is {status}.")
@@ -94,7 +94,7 @@ class UnknownPart(UploadRefused):
 
 
 class WrongSize(UploadRefused):
-    """The parts hold `num_bytes` together, which is not the size that the upload was created with."""
+    """The parts hold `num_bytes` together, which is not the size of the upload."""
 
     def __init__(self, num_bytes: int) -> None:
         super().__init__(f"The parts hold {num_bytes} bytes.")
@@ -106,15 +106,15 @@ class WrongChecksum(UploadRefused):
 
 
 class TooManyUploads(UploadRefused):
-    """The account has as many pending uploads as it may."""
+    """The account has too many pending uploads."""
 
 
 class TooManyParts(UploadRefused):
-    """The upload has as many parts as it may, or they hold as much as they may together."""
+    """The upload has too many parts, or they hold too much together."""
 
 
 class NoRoom(UploadRefused):
-    """The account's files would hold more than they may together."""
+    """The account's files would hold too much together."""
 
 
 def seal_record(new: NewUpload, key: DataKey) -> bytes:
@@ -123,11 +123,7 @@ def seal_record(new: NewUpload, key: DataKey) -> bytes:
 
 
 def upload_of(row: Mapping[str, Any], key: DataKey, now: float) -> StoredUpload:
-    """Return the upload in a row, expired if it is past its time.
-
-    Raises:
-        SealBroken: the key is another upload's.
-    """
+    """Return the upload in a row, expired if its time is over."""
     record = orjson.loads(key.open(row["sealed_record"], _RECORD))
     values = columns_for(StoredUpload, row) | {"filename": record["filename"], "status": status_of(row, now)}
     return StoredUpload(**values)
@@ -144,7 +140,7 @@ async def find_parts(database: Database, upload: Mapping[str, Any], part_ids: Se
 
     Raises:
         UnknownPart: it has no such part.
-        WrongSize: they do not hold together what the upload was created for.
+        WrongSize: together they do not have the size of the upload.
     """
     found: dict[str, Mapping[str, Any]] = {}
     for ids in id_groups(part_ids):

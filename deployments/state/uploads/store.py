@@ -1,7 +1,7 @@
 """Uploads of all accounts: rows in the database, and each part as a sealed object of its own until there is a file.
 
-Completing an upload copies its parts into a file, piece by piece, and checks its size and checksum. Processes that
-complete the same upload do so side by side; the first one's file counts. An upload of another account does not exist.
+To complete an upload copies its parts into a file, piece by piece, and checks the size and the checksum. If several
+processes complete one upload, the first file counts. An upload of another account does not exist.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ from deployments.state.uploads.rows import (
 )
 
 _COPYING_S = 3600.0
-"""The time for which parts are kept once the completion of their upload has begun: longer than any copy takes."""
+"""How long parts are kept once the completion of their upload has begun: longer than any copy takes."""
 _SWEPT_AT_ONCE = 100
 
 
@@ -55,11 +55,11 @@ class UploadStore:
         self._files = files
 
     async def create(self, new: NewUpload, rules: FilesConfig, max_objects: int | None = None) -> StoredUpload:
-        """Create an upload, which holds room for its file from now on; return it.
+        """Create an upload, which holds room for its file; return it.
 
         Raises:
             TooManyUploads: the account must complete or cancel another one first.
-            TooManyObjects: the account may have no other object.
+            TooManyObjects: the account has `max_objects`.
             NoRoom: the account has no room for such a file.
         """
         upload_id, now = f"upload_{secrets.token_hex(16)}", self._files.clock()
@@ -117,12 +117,12 @@ class UploadStore:
             await part.finish()
 
     async def record_part(self, upload: StoredUpload, written: FileWriter, rules: FilesConfig) -> StoredPart:
-        """Add a part whose content has appeared to an upload; return it. Content that is refused is deleted.
+        """Add a part, whose content has appeared, to an upload; return it. Refused content is deleted.
 
         Raises:
             UploadNotFound, UploadEnded: the upload has ended meanwhile.
             TooManyParts: it has too many parts, or they hold too much.
-            NoRoom: the account has no room for more than the upload was created for.
+            NoRoom: the account has no room for more than the upload's own size.
         """
         row = {
             "part_id": written.file_id,
@@ -160,14 +160,14 @@ class UploadStore:
     async def complete(
         self, account: str, upload_id: str, part_ids: Sequence[str], md5: str | None = None
     ) -> tuple[StoredUpload, StoredFile]:
-        """Make a file of the parts in this order; return the upload and the file. Asking for the same again is safe.
+        """Create a file from the parts, in this order; return the upload and the file. The same call again is safe.
 
         `md5` is the checksum that the file must have, in hexadecimal.
 
         Raises:
             UploadNotFound: the account has no such upload.
             UploadEnded: the upload is cancelled, expired, or completed with other parts.
-            UnknownPart, WrongSize, WrongChecksum: the parts are not such a file.
+            UnknownPart, WrongSize, WrongChecksum: the parts do not give this file.
             StoreUnavailable: the object store fails, or is full.
         """
         completion = hashlib.sha256("\0".join([*part_ids, (md5 or "").lower()]).encode("utf-8", "replace")).digest()
@@ -183,7 +183,7 @@ class UploadStore:
     async def _complete(
         self, row: dict[str, Any], part_ids: Sequence[str], md5: str | None, completion: bytes
     ) -> dict[str, Any]:
-        """Make a file of the parts; return the upload's row then."""
+        """Create a file from the parts; return the upload's new row."""
         account, upload_id, now = row["account"], row["upload_id"], self._files.clock()
         _check_pending(row, now)
         parts = await find_parts(self._database, row, part_ids)
@@ -194,7 +194,9 @@ class UploadStore:
         try:
             file_row = await copy_parts(self._files, await self._to_upload(row), parts, md5)
         except ContentLost:
-            await self._check_still_pending(account, upload_id)
+            row = await self._row(account, upload_id)
+            if row["status"] != "pending":
+                raise UploadEnded(row["status"]) from None
             raise
         values = {"status": "completed", "file_id": file_row["file_id"], "completion": completion}
         is_pending = (uploads.c.upload_id == upload_id) & (uploads.c.status == "pending")
@@ -230,9 +232,9 @@ class UploadStore:
         return await self._to_upload({**row, "status": "cancelled"})
 
     async def sweep(self) -> int:
-        """Delete the uploads that are past their time, with their parts; return how many."""
+        """Delete the uploads whose time is over, with their parts; return their number."""
         query = select(uploads.c.upload_id).where(uploads.c.kept_until <= self._files.past()).limit(_SWEPT_AT_ONCE)
-        query = query.with_for_update()  # A part that is being added is there by then, or is refused.
+        query = query.with_for_update()  # A part that is added meanwhile is there by then, or is refused.
         async with self._database.write() as connection:
             ids = (await connection.scalars(query)).all()
             dropped = await forget_parts(connection, ids)
@@ -241,7 +243,7 @@ class UploadStore:
         return len(ids)
 
     async def sweep_orphans(self, older_than_s: float = ORPHAN_AGE_S) -> int:
-        """Delete objects of this age that no part names; return how many.
+        """Delete objects of this age without a part; return their number.
 
         Raises:
             StoreUnavailable: the object store fails.
@@ -262,11 +264,6 @@ class UploadStore:
         row = await one_row(connection, _of_upload(account, upload_id).with_for_update(), UploadNotFound())
         _check_pending(row, self._files.clock())
         return row
-
-    async def _check_still_pending(self, account: str, upload_id: str) -> None:
-        row = await self._row(account, upload_id)
-        if row["status"] != "pending":
-            raise UploadEnded(row["status"])
 
     async def _drop(self, object_keys: Sequence[str]) -> None:
         for object_key in object_keys:

@@ -1,6 +1,6 @@
 """Reads usage: sums by period and group, totals, cost, and percentiles of latencies. Never the request log itself.
 
-Routes, the console and the command line read here, so that all show the same figures.
+Routes, the console and the command line use it, so that all show the same figures.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -21,9 +21,10 @@ SHARES = (0.5, 0.95, 0.99)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageFilter:
-    """Which requests are counted: those with any of the given values; None leaves a field open.
+    """The requests with any of the given values; None accepts all.
 
-    A model is empty for requests that named no known model or did not run; a service tier is empty for the usual one.
+    The model is empty for requests without a known model and for those that did not run, the service tier for the
+    default.
     """
 
     accounts: tuple[str, ...] | None = None
@@ -39,11 +40,11 @@ class UsageFilter:
 
 
 class UsageSum(NamedTuple):
-    """The sums of one group in one period, which begins at `start` (Unix seconds); group fields not asked for are None.
+    """The sums of one group in one period, which begins at `start` (Unix seconds).
 
-    Its fields are in the order of GROUPS and COUNTS. Sums that were not asked for are 0. `num_rate_limited` of the
-    `num_errors` were refused with 429. `cached_tokens` are part of `prompt_tokens`. Costs are in 10^-12 of the
-    currency.
+    Its fields are in the order of GROUPS and COUNTS; groups that were not asked for are None, and sums are 0.
+    `num_rate_limited` of the `num_errors` were refused with 429. `cached_tokens` are part of `prompt_tokens`. Costs are
+    in 10^-12 of the currency.
     """
 
     start: int
@@ -75,10 +76,10 @@ class UsageSum(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """How long the answered requests of one model took in one period that begins at `start` (Unix seconds).
+    """The latencies of the answered requests of one model, in one period that begins at `start` (Unix seconds).
 
     `metric` is `ttft`, the time to a stream's first token, or `total`. Percentiles are in seconds, to within 2.5 %.
-    Lines of batches are not among them. `model` is None where models were not told apart.
+    Lines of batches do not count. `model` is None for all models together.
     """
 
     start: int
@@ -92,7 +93,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class StoredBytes:
-    """What vector stores held in a period that begins at `start` (Unix seconds); `account` is None for all together."""
+    """The size of vector stores in a period that begins at `start` (Unix seconds); `account` is None for all."""
 
     start: int
     account: str | None
@@ -118,12 +119,12 @@ class UsageReader:
         where: UsageFilter = UsageFilter(),
         counts: Container[str] = COUNTS,
     ) -> list[UsageSum]:
-        """Return the sums by period and group, in that order, of periods from `start` to `end`; none for no requests.
+        """Return the sums by period and group, in that order, from `start` to `end`; none for a period without requests.
 
-        Minutes reach back two days, hours 90 days. Only `counts` are added up: each takes time.
+        Minutes reach back two days, hours 90 days. Only `counts` are added up, since each takes time.
         """
         table, grouped = USAGE[width], set(group_by)
-        # A key is of one account: with it the groups lie in the order of the table's key, and SQLite sorts no rows.
+        # A key has one account: with it the groups are in the order of the table's key, and SQLite sorts no rows.
         in_order = grouped | {"account"} if "key_id" in grouped else grouped
         groups = [table.c[name] for name in GROUPS if name in in_order]
         query = (
@@ -143,9 +144,9 @@ class UsageReader:
         group_by: Iterable[Group] = (),
         where: UsageFilter = UsageFilter(),
     ) -> list[UsageSum]:
-        """Return the sums of all periods together by group: one without groups, even for no requests.
+        """Return the sums of all periods together by group; without groups one sum, even without requests.
 
-        Their `start` is that of the first period. `width` says how exact the ends of the range are.
+        Their `start` is the first period's. The range is rounded to `width`.
         """
         table, grouped = USAGE[width], set(group_by)
         groups = [table.c[name] for name in GROUPS if name in grouped]
@@ -166,30 +167,23 @@ class UsageReader:
         by_model: bool = True,
         as_one: bool = False,
     ) -> list[Latency]:
-        """Return percentiles by period, model and metric, in that order; `as_one` takes all periods as one.
+        """Return percentiles of `accounts` together, or of all, by period, model and metric, in that order.
 
-        They are those of `accounts` together, of all if that is None.
+        `as_one` takes all periods as one.
         """
         table = LATENCY[width]
         first = start_of(start, width)
         columns = [*(() if as_one else (table.c.start,)), *((table.c.model,) if by_model else ()), table.c.metric]
-        conditions = [
-            table.c.start >= first,
-            table.c.start < end,
-            table.c.account.in_(("",) if accounts is None else accounts),
-        ]
+        conditions = [table.c.start >= first, table.c.start < end]
+        conditions.append(table.c.account.in_(("",) if accounts is None else accounts))
         if models is not None:
             conditions.append(table.c.model.in_(models))
-        sums = (
-            select(*columns, table.c.bucket, func.sum(table.c["count"]).label("num"))
-            .where(*conditions)
-            .group_by(*columns, table.c.bucket)
-            .subquery()
-        )
+        count = func.sum(table.c["count"]).label("num")
+        sums = select(*columns, table.c.bucket, count).where(*conditions).group_by(*columns, table.c.bucket).subquery()
         # All counts of a group in one text: a row for each takes ten times as long to read.
         groups = [sums.c[column.name] for column in columns]
-        count = cast(sums.c.bucket, String) + ":" + cast(sums.c.num, String)
-        query = select(*groups, func.aggregate_strings(count, ",").label("counts")).group_by(*groups).order_by(*groups)
+        text = cast(sums.c.bucket, String) + ":" + cast(sums.c.num, String)
+        query = select(*groups, func.aggregate_strings(text, ",").label("counts")).group_by(*groups).order_by(*groups)
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).mappings().all()
         return [
@@ -210,7 +204,7 @@ class UsageReader:
         accounts: tuple[str, ...] | None = None,
         by_account: bool = False,
     ) -> list[StoredBytes]:
-        """Return what vector stores held by period (and account); by hour where minutes are asked for."""
+        """Return the size of vector stores by period (and account); by hour if minutes are asked for."""
         table = vector_store_bytes
         stored: Width = "1d" if width == "1d" else "1h"
         groups = [table.c.account] if by_account else []
@@ -233,7 +227,8 @@ class UsageReader:
 
 
 def _columns(table: Table, groups: Container[str], counts: Container[str]) -> list[ColumnElement[Any]]:
-    """Return the columns of a UsageSum after its start; PostgreSQL adds integers up as decimals, slow to read."""
+    """Return the columns of a UsageSum after its start."""
+    # PostgreSQL sums integers as decimals, which are slow to read: hence the cast.
     return [
         *(table.c[name] if name in groups else null().label(name) for name in GROUPS),
         *(
@@ -266,7 +261,6 @@ def _conditions(table: Table, width: Width, start: float, end: float, where: Usa
 
 
 def _count_of(text: str) -> tuple[int, int]:
-    """Return a bucket and how many are in it."""
     bucket, _, count = text.partition(":")
     return int(bucket), int(count)
 

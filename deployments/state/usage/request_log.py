@@ -1,4 +1,4 @@
-"""Reads the request log, newest first: pages with a cursor, and all that a filter finds, a page at a time."""
+"""Reads the request log, newest first: a page after a cursor, or all pages of a filter."""
 
 import base64
 import binascii
@@ -20,12 +20,12 @@ COLUMNS = [column.name for column in request_log.c if column.name not in ("recor
 
 
 class UnknownCursor(ValueError):
-    """A cursor that no page has named."""
+    """The cursor is not from a page of the request log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFilter:
-    """Which requests are shown; None leaves a field open. Times are Unix seconds: from `since`, before `until`."""
+    """The requests with the given values; None accepts all. Times are Unix seconds, `until` is excluded."""
 
     account: str | None = None
     key_id: str | None = None
@@ -59,7 +59,7 @@ class RequestLogReader:
         """Return the page after a cursor, at most MAX_PAGE requests.
 
         Raises:
-            UnknownCursor: `cursor` is none.
+            UnknownCursor: `cursor` is not from a page.
         """
         limit = min(limit, MAX_PAGE)
         last = None if cursor is None else _parse_cursor(cursor)
@@ -73,7 +73,7 @@ class RequestLogReader:
         return RequestPage([to_record(row) for row in shown], next_cursor)
 
     async def num_refused(self, since: float, account: str | None = None) -> dict[str, int]:
-        """Return how many requests of each key were refused with 429 since then; keys without any are left out."""
+        """Return the number of requests refused with 429 since then, of each key that has any."""
         log = request_log.c
         query = (
             select(log.key_id, func.count())
@@ -99,8 +99,8 @@ class RequestLogReader:
 
 def to_record(row: RowMapping) -> RequestRecord:
     """Return the record of a row."""
-    maker = row["record_id"].partition(":")[0]
-    batch_id = maker if maker.startswith(BATCH_PREFIX) else None
+    origin = row["record_id"].partition(":")[0]
+    batch_id = origin if origin.startswith(BATCH_PREFIX) else None
     return RequestRecord(**{name: row[name] for name in COLUMNS}, batch_id=batch_id)
 
 

@@ -1,7 +1,7 @@
-"""The sums of usage and latencies by minute, hour and day (UTC), and what vector stores hold by hour and day.
+"""The sums of usage and latencies by minute, hour and day (UTC), and the size of vector stores by hour and day.
 
-Rows of the request log are added in the transaction that writes them, and taken out, with the sign -1, in the one that
-removes them. So the sums are those of the log at every moment, whenever a process dies.
+A row of the request log is added to the sums in the transaction that writes it, and subtracted, with the sign -1, in
+the transaction that deletes it. So the sums always match the log, even if a process dies.
 
 Latencies are counts in fixed buckets, each 5 % wide, which add up over periods, models and accounts. Bucket 0 ends at
 0.1 ms, bucket n at 0.1 ms times 1.05^n. A percentile is known to within 2.5 %.
@@ -22,10 +22,10 @@ from deployments.state.database.tables.usage import COUNTS, LATENCY, USAGE, Widt
 WIDTHS: tuple[Width, ...] = get_args(Width)
 WIDTH_S: dict[Width, int] = {"1m": 60, "1h": 3_600, "1d": 86_400}
 KEPT_S: dict[Width, int | None] = {"1m": 2 * 86_400, "1h": 90 * 86_400, "1d": None}
-"""For how long the sums of a period are kept; None is for ever."""
+"""How long the sums of a period are kept; None is for ever."""
 
 BATCH_PREFIX = "batch_"
-"""The ids of batches begin so, and with them the record ids of their lines."""
+"""The beginning of the ids of batches, and so of the record ids of their lines."""
 TOO_MANY_REQUESTS = 429
 LEAST_S = 1e-4
 GROWTH = 1.05
@@ -42,7 +42,7 @@ _BY_PATH = {path: name.value for name, operation in MODEL_OPERATIONS.items() for
 Change = tuple[Mapping[str, Any], int]
 """A row of the request log, and 1 or -1."""
 Rows = dict[Width, list[dict[str, Any]]]
-"""What is added to a table of each width, in the order of its key, so that no two writers deadlock."""
+"""The rows to add to the table of each width, in the order of its key, so that no two writers deadlock."""
 
 
 def start_of(at: float, width: Width) -> int:
@@ -52,7 +52,7 @@ def start_of(at: float, width: Width) -> int:
 
 
 def operation_of(route: str) -> str:
-    """Return the operation that a route template leads to, else the name of its resource; empty for no route."""
+    """Return the operation of a route template, else the name of its resource; empty for no route."""
     known = _BY_PATH.get(route)
     if known is not None:
         return known
@@ -61,7 +61,7 @@ def operation_of(route: str) -> str:
 
 
 async def add_requests(connection: AsyncConnection, database: Database, changes: Iterable[Change]) -> None:
-    """Add rows of the request log to the sums, each with the sign 1, or -1 where it is taken out."""
+    """Add rows of the request log to the sums, or subtract them with the sign -1."""
     usage, latency = rows_of(changes)
     for width in WIDTHS:
         if usage[width]:
@@ -72,7 +72,7 @@ async def add_requests(connection: AsyncConnection, database: Database, changes:
 
 
 async def note_store_bytes(database: Database, clock: Callable[[], float]) -> None:
-    """Note the bytes of now. The last note of a period is what the period is shown with."""
+    """Write the size of vector stores now; the last size in a period is the one that is shown for it."""
     now = clock()
     files, noted = vector_store_files, vector_store_bytes
     held = select(files.c.account, func.sum(files.c.usage_bytes)).group_by(files.c.account)
@@ -92,10 +92,10 @@ async def note_store_bytes(database: Database, clock: Callable[[], float]) -> No
 
 
 def rows_of(changes: Iterable[Change]) -> tuple[Rows, Rows]:
-    """Return what rows of the request log add to the sums of usage and to the latencies. Pure.
+    """Return the rows to add to the sums of usage and to the latencies for rows of the request log. Pure.
 
-    Rows without a key are left out. A failed request that used no tokens counts without its model: the client may have
-    invented that name.
+    Rows without a key are left out. A failed request without tokens counts without its model: the client may have
+    invented the name.
     """
     usage: dict[tuple[Any, ...], list[int]] = {}
     latency: dict[tuple[Any, ...], int] = {}
@@ -165,12 +165,12 @@ def bucket_of(seconds: float) -> int:
 
 
 def seconds_of(bucket: int) -> float:
-    """Return the middle of a bucket in seconds: no latency in it is further than 2.5 % from that."""
+    """Return the middle of a bucket in seconds, within 2.5 % of every latency in it."""
     return LEAST_S if bucket == 0 else float(LEAST_S * GROWTH ** (bucket - 0.5))
 
 
 def percentiles(counts: Mapping[int, int], shares: Iterable[float]) -> list[float | None]:
-    """Return the latency in seconds under which each share (0 to 1) of the counted lies; None where none are."""
+    """Return the latency in seconds below which each share (0 to 1) of the counts lies; None without counts."""
     total = sum(counts.values())
     if total <= 0:
         return [None for _ in shares]

@@ -1,8 +1,8 @@
 """Writes the request log and the sums of usage, in one transaction. Metadata only, no content.
 
-The gatekeeper writes the requests over HTTP, many at once, each under its request id: what arrives twice is counted
-once, and so is a request that was tried twice. `batches.work` writes the lines of batches beside their outcomes, under
-ids that name their batch: `add_lines` writes them.
+The gatekeeper writes the requests over HTTP, many at once, each under its request id: a record that arrives twice, or a
+request that was tried twice, counts once. `batches.work` writes the lines of batches with their outcomes, through
+`add_lines`, under ids with their batch.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,7 +33,7 @@ _TEXT_COLUMNS = {column.name: column.type.length for column in request_log.c if 
 
 @dataclass(frozen=True)
 class UsageRow:
-    """The usage of one model by one key on one day (UTC); `model` is empty for requests that named no known model."""
+    """The usage of one model by one key on one day (UTC); `model` is empty for requests without a known model."""
 
     key_id: str
     account: str
@@ -54,9 +54,9 @@ class UsageStore:
         self._database = database
 
     async def add(self, records: Iterable[RequestRecord]) -> int:
-        """Write the records that are not there yet, and add them to the usage; return how many.
+        """Write the records that are new, and add them to the usage; return their number.
 
-        Of several tries of one request, one counts: the one that was answered, the later of two that were.
+        One of several tries of a request counts: the answered try, or the later of two.
         """
         fresh: dict[str, dict[str, Any]] = {}
         for record in records:
@@ -142,8 +142,9 @@ class UsageStore:
 class LogTrim:
     """Deletes request records that are older than the configured number of days, and sums of usage that are too old.
 
-    Their age is by the wall clock, without its forward jumps since this object was made. In case the clock was ahead
-    before, an hour of the machine's uptime deletes at most a day of the log: enough is left once the clock is right.
+    Their age is by the wall clock, without its forward jumps since this object was created. In case the clock was ahead
+    before, an hour of the machine's uptime deletes at most a day of the log, so that an operator can correct it in
+    time.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class LogTrim:
 async def add_lines(
     connection: AsyncConnection, database: Database, batch_id: str, records: Iterable[tuple[int, RequestRecord]]
 ) -> None:
-    """Add lines of a batch, each given with its number, to the log and to the usage, in the caller's transaction."""
+    """Add lines of a batch, given by number, to the log and to the usage, in the caller's transaction."""
     rows = [_to_row(f"{batch_id}:{line}", record) for line, record in records]
     if rows:
         await connection.execute(request_log.insert(), rows)
@@ -180,7 +181,7 @@ async def add_lines(
 
 
 def _to_row(record_id: str, record: RequestRecord) -> dict[str, Any]:
-    """Return the row of a record, its texts cut to their columns: some come from clients, and PostgreSQL checks."""
+    """Return the row of a record, with texts cut to their columns: clients send some, and PostgreSQL checks them."""
     row: dict[str, Any] = {"record_id": record_id, "operation": operation_of(record.route)}
     for name in COLUMNS:
         value = getattr(record, name)
@@ -191,12 +192,12 @@ def _to_row(record_id: str, record: RequestRecord) -> dict[str, Any]:
 
 
 def day_of(at: float) -> date:
-    """Return the day (UTC) on which a request counts that ended `at` (Unix seconds)."""
+    """Return the day (UTC) of a time in Unix seconds."""
     return datetime.fromtimestamp(at, UTC).date()
 
 
 async def _take_replaced(connection: AsyncConnection, fresh: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Delete the rows that fresh ones take the place of, and return them; take out of `fresh` what is known better."""
+    """Delete and return the rows that fresh rows replace; remove the other rows of known requests from `fresh`."""
     replaced = []
     for ids in id_groups(list(fresh)):
         query = select(request_log).where(request_log.c.record_id.in_(ids)).with_for_update()
@@ -211,8 +212,8 @@ async def _take_replaced(connection: AsyncConnection, fresh: dict[str, dict[str,
 
 
 def _counts_before(row: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Return whether, of two tries of one request, `row` is the one that counts.
+    """Return whether `row` counts, and not `other`, another try of the same request.
 
-    An ingress from which the front was cut off takes that for the client's departure, so such a try counts least.
+    An ingress replica that loses the front records that the client has left, so such a try counts least.
     """
     return (row["status"] != CLIENT_CLOSED_REQUEST, row["at"]) > (other["status"] != CLIENT_CLOSED_REQUEST, other["at"])

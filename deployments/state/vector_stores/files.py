@@ -1,4 +1,4 @@
-"""The files in vector stores, single or in batches. A search finds a file once it is completed, not before."""
+"""The files in vector stores, single or in batches. A search finds a file once it is completed."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class VectorStoreFiles:
     ) -> list[str]:
         """Put files into a store, to be indexed; a file that is already there is indexed again.
 
-        Return the ids of the files, without those that were deleted meanwhile.
+        Return the ids of the files that still exist.
 
         Raises:
             StoreHasExpired: the store has expired.
@@ -132,7 +132,7 @@ class VectorStoreFiles:
         return [open_file(row, account_key) for row in rows], has_more
 
     async def searchable(self, store: StoredStore) -> list[StoredStoreFile]:
-        """Return the files of a store that a search can find."""
+        """Return the files of a store for searches."""
         query = select(table).where(table.c.store_id == store.store_id, table.c.status == "completed")
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).mappings().all()
@@ -140,7 +140,7 @@ class VectorStoreFiles:
         return [open_file(dict(row), account_key) for row in rows]
 
     async def unfinished_runs(self, store: StoredStore) -> Collection[str]:
-        """Return the runs that have put a part of their file into the index of a store so far."""
+        """Return the runs that have put only a part of their file into the index of a store."""
         is_unfinished = (table.c.status == "in_progress", table.c.num_indexed > 0)
         query = select(table.c.run_id).where(table.c.store_id == store.store_id, *is_unfinished).distinct()
         async with self._database.read() as connection:

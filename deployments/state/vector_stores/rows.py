@@ -1,4 +1,4 @@
-"""Vector stores and their files as values, and the changes of their rows that are parts of other transactions.
+"""Vector stores and their files as values, and changes of their rows within other transactions.
 
 Content of clients (names, metadata, attributes) is sealed; ids, sizes, times and statuses are not.
 """
@@ -91,7 +91,7 @@ class StoredStore:
 
 @dataclass(frozen=True, slots=True)
 class NewStoreFile:
-    """A file of the account that will be in a store; `chunking` is its strategy, in the form that clients use."""
+    """A file of the account for a store; `chunking` is its strategy, in the form that clients use."""
 
     file_id: str
     filename: str
@@ -104,9 +104,9 @@ class NewStoreFile:
 class StoredStoreFile:
     """A file in a store; `key` opens its entries in the index, which are written under `run_id`.
 
-    `lacking` is the name of the object store whose index lacks them so far; None where none does. While the file is
-    indexed, `num_indexed` of its chunks are in the index of the object store `indexed_in`, and the tokens of the first
-    `num_counted` are counted.
+    `lacking` is the name of the object store whose index lacks them, if any. While the file is being indexed, the index
+    of the object store `indexed_in` has `num_indexed` of its chunks, and the tokens of the first `num_counted` are
+    counted.
     """
 
     store_id: str
@@ -176,7 +176,7 @@ def open_file(row: Mapping[str, Any], account_key: AccountKey) -> StoredStoreFil
 
 
 async def note_change(connection: AsyncConnection, store_ids: Sequence[str], now: float, **values: Any) -> None:
-    """Schedule the tidying of stores whose index has entries that no longer count, or that count now.
+    """Schedule the tidying of stores whose index has entries that begin or cease to count.
 
     A store that already waits for its tidying keeps its place.
     """

@@ -1,7 +1,6 @@
-"""The vector stores of all accounts: their names, contents and expiry. The index is in `deployments.tools`.
+"""The vector stores of all accounts: their names, files and expiry. The index is in `deployments.tools`.
 
-A store that belongs to another account does not exist. An expired store can still be shown for a month, but it is
-empty.
+A store of another account does not exist. An expired store is empty, but can still be shown for a month.
 """
 
 import time
@@ -41,7 +40,7 @@ _SWEPT_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class StoreChange:
-    """A change of a store; None changes nothing, and only with `sets_expiry` does `expires_after_days` count."""
+    """A change of a store; None changes nothing, and `expires_after_days` counts only with `sets_expiry`."""
 
     name: str | None = None
     metadata: Mapping[str, str] | None = None
@@ -219,5 +218,5 @@ class VectorStores:
 
 
 def expiry_of(used_at: float, days: int | None) -> float | None:
-    """Return when a store expires that lives `days` after its last use; None for never."""
+    """Return the expiry of a store that lives `days` after its last use; None for no expiry."""
     return None if days is None else used_at + days * DAY_S

@@ -1,10 +1,10 @@
-"""The background work on vector stores: indexing files and tidying indexes, each under a claim.
+"""The background work on vector stores: to index files and to tidy indexes, each under a claim.
 
-Any process may claim work, and another one continues if it dies. The work is taken by account in turn.
+Any process may claim work, and another continues if it dies. Accounts take turns.
 
 A claim of files has a run id, which fences the writes to the rows and marks the entries in the index. A file that is
-given up between two of its parts keeps its run, and the next claim goes on with it. After a claim that ended otherwise
-nobody knows what is in the index: the file begins anew under another run, but its tokens are not counted again.
+released between two of its parts keeps its run, and the next claim continues it. If a claim ends in another way, nobody
+knows what is in the index: the file begins again under another run, but its tokens are not counted again.
 """
 
 import secrets
@@ -24,10 +24,10 @@ from deployments.state.vector_stores.rows import ClaimedFile, ErrorCode, StoredS
 from deployments.state.vector_stores.store import VectorStores
 
 MAX_CLAIMS = 5
-"""How often the indexing of a file is tried before it fails: the file may be what ends the process."""
+"""The claims of a file before it fails: the file itself may kill the processes that index it."""
 _MAX_WAIT_S = 60.0
 _GIVEN_UP = -1.0
-"""The lease of a file that nobody works on, and whose part in the index counts."""
+"""The lease of a file without a claim whose part in the index counts."""
 _IS_WAITING = files.c.status == "in_progress"
 _FILE_TURNS = Turns("files", files.c.account, files.c.key_id, files.c.created_at, _IS_WAITING)
 _STORE_TURNS = Turns("stores", stores.c.account, stores.c.account, stores.c.tidy_at, stores.c.tidy_at.is_not(None))
@@ -35,7 +35,7 @@ FAILED_OFTEN = "The file could not be indexed. Please try again."
 
 
 class Claim(NamedTuple):
-    """Files of one store, put there by one key, for the caller to index, under one run id."""
+    """Files that one key has put into one store, for the caller to index under one run id."""
 
     store: StoredStore
     run_id: str
@@ -43,12 +43,12 @@ class Claim(NamedTuple):
 
     @property
     def principal(self) -> Principal:
-        """Who put the files into the store."""
+        """The principal that put the files into the store."""
         return self.files[0].principal
 
 
 class Tidying(NamedTuple):
-    """A store whose index the caller tidies; with `is_gone` the whole index goes."""
+    """A store whose index the caller tidies; if the store `is_gone`, the whole index goes."""
 
     account: str
     store_id: str
@@ -65,7 +65,7 @@ class VectorStoreWork:
     def __init__(
         self, vector_stores: VectorStores, monotonic: Callable[[], float] = time.monotonic, region: str = ""
     ) -> None:
-        """Take the files of keys that may be served in `region`; it is empty where there is only one."""
+        """Take the files of keys that may be served in `region`, empty if there is only one."""
         self._region = region
         self._stores = vector_stores
         self._database = vector_stores.database
@@ -80,8 +80,7 @@ class VectorStoreWork:
     ) -> Claim | None:
         """Return files that wait to be indexed, of the account whose turn it is; None if there are none.
 
-        `places` are those for the caller's claims. Keys that are `resting` are passed over; files whose key was revoked
-        are cancelled.
+        `places` are for the caller's claims. Keys that are `resting` are skipped; files of a revoked key are cancelled.
         """
         now, lease = self._stores.clock(), (files.c.run_id, files.c.lease_until)
         names = (files.c.store_id, files.c.file_id)
@@ -111,10 +110,7 @@ class VectorStoreWork:
     async def _claim_files(
         self, connection: AsyncConnection, lane: Lane, now: float, lease_s: float, max_files: int
     ) -> list[dict[str, Any]]:
-        """Claim files of a lane, in the store of the first: it alone where a part of it is indexed already.
-
-        Return their rows.
-        """
+        """Claim files of a lane, in the store of the first; it alone if a part of it is indexed. Return their rows."""
         of_store = (files.c.store_id == lane.first["store_id"], files.c.key_id == lane.lane)
         query = select(files).where(_IS_WAITING, *of_store, files.c.lease_until <= now)
         query = query.order_by(files.c.created_at, files.c.file_id).limit(max_files).with_for_update()
@@ -140,7 +136,7 @@ class VectorStoreWork:
         return rows
 
     async def _end_revoked(self, connection: AsyncConnection, key_id: str) -> bool:
-        """Cancel what waits for a key if that is revoked; return whether it is."""
+        """Cancel the waiting files of a key that is revoked; return whether it is."""
         is_revoked = select(api_keys.c.key_id).where(api_keys.c.key_id == key_id, api_keys.c.revoked_at.is_not(None))
         if await connection.scalar(is_revoked) is None:
             return False
@@ -151,31 +147,31 @@ class VectorStoreWork:
 
     async def renew(self, run_id: str, lease_s: float) -> set[str]:
         """Renew a claim; return the ids of the files that it still covers."""
-        mine = and_(files.c.run_id == run_id, files.c.status == "in_progress")
-        statement = update(files).where(mine).values(lease_until=self._stores.clock() + lease_s)
+        lease_until = self._stores.clock() + lease_s
+        statement = update(files).where(_IS_WAITING, files.c.run_id == run_id).values(lease_until=lease_until)
         async with self._database.write() as connection:
             return set((await connection.scalars(statement.returning(files.c.file_id))).all())
 
     async def release(self, run_id: str) -> None:
-        """Give up a claim, so that another can go on with its files at once; the attempt does not count.
+        """Release a claim, so that another can continue with its files at once; the claim does not count.
 
-        Nothing may be on its way into the index that is not noted.
+        `note_part` must have been called for everything in the index.
         """
-        mine = and_(files.c.run_id == run_id, files.c.status == "in_progress")
+        mine = and_(_IS_WAITING, files.c.run_id == run_id)
         values = {"lease_until": _GIVEN_UP, "num_claims": files.c.num_claims - 1}
         async with self._database.write() as connection:
             await connection.execute(update(files).where(mine).values(values))
 
     async def restart(self, run_id: str) -> None:
-        """Give up a claim, and what it has put into the index: another begins its files anew."""
-        mine = and_(files.c.run_id == run_id, files.c.status == "in_progress")
+        """Release a claim and drop its entries in the index: the next claim begins its files again."""
+        mine = and_(_IS_WAITING, files.c.run_id == run_id)
         async with self._database.write() as connection:
             changed = update(files).where(mine).values(lease_until=0.0, run_id="", num_indexed=0)
             store_ids = (await connection.scalars(changed.returning(files.c.store_id))).all()
             await note_change(connection, list(dict.fromkeys(store_ids)), self._stores.clock())
 
     async def note_part(self, run_id: str, store_id: str, file_id: str, num_indexed: int, indexed_in: str) -> bool:
-        """Note how many chunks of a file are in the index of an object store; return whether the claim still holds."""
+        """Note the number of chunks of a file in the index of an object store; return whether the claim still holds."""
         mine = and_(files.c.store_id == store_id, files.c.file_id == file_id, files.c.run_id == run_id, _IS_WAITING)
         num_counted = case((files.c.num_counted > num_indexed, files.c.num_counted), else_=num_indexed)
         values = {"num_indexed": num_indexed, "num_counted": num_counted, "indexed_in": indexed_in}
@@ -183,13 +179,13 @@ class VectorStoreWork:
             if not (await connection.execute(update(files).where(mine).values(values))).rowcount:
                 await note_change(connection, [store_id], self._stores.clock())
                 return False
-            # A search that begins now leaves the run out; those before do not see its entries.
+            # A search that begins now leaves the run out; earlier searches do not see its entries.
             changed = update(stores).where(stores.c.store_id == store_id).values(revision=stores.c.revision + 1)
             await connection.execute(changed)
         return True
 
     async def has_store(self, store_id: str) -> bool:
-        """Return whether there is a row of a store, be it that of a deleted one whose index is not gone yet."""
+        """Return whether a store has a row, also if it is deleted and only its index is left."""
         async with self._database.read() as connection:
             return await connection.scalar(select(stores.c.store_id).where(stores.c.store_id == store_id)) is not None
 
@@ -198,7 +194,7 @@ class VectorStoreWork:
     ) -> bool:
         """Mark indexed files as completed, so that searches find them; files that the claim has lost do not change.
 
-        `lacking` is the object store to whose index their entries are to be copied. Return whether none was lost.
+        Their entries will be copied to the index of the object store `lacking`. Return whether no file was lost.
         """
         num_completed = 0
         async with self._database.write() as connection:
@@ -222,8 +218,8 @@ class VectorStoreWork:
     async def claim_tidying(self, lease_s: float, places: Places = ONE, *, only_late: bool = False) -> Tidying | None:
         """Return a store whose index is due for tidying, of the account whose turn it is; None if there is none.
 
-        A store whose files are being indexed waits up to a minute for them, unless its whole index goes. `only_late`
-        leaves out the stores that can wait for so long.
+        A store waits up to a minute while its files are being indexed, unless its whole index goes. `only_late` leaves
+        out the stores that can still wait.
         """
         now = self._stores.clock()
         busy = select(files.c.store_id).where(files.c.status == "in_progress", files.c.lease_until > now)
@@ -244,15 +240,8 @@ class VectorStoreWork:
             if row is None:
                 return None
             await _STORE_TURNS.note_served(connection, self._database, [lane])
-        return Tidying(
-            row["account"],
-            row["store_id"],
-            row["embedding_model"],
-            now + lease_s,
-            row["revision"],
-            row["is_dirty"],
-            row["is_deleted"] or row["has_expired"],
-        )
+        values = {name: row[name] for name in Tidying._fields if name in row}
+        return Tidying(**values, is_gone=row["is_deleted"] or row["has_expired"])
 
     async def live_files(self, store_id: str) -> Collection[tuple[str, str]]:
         """Return the files that count in a store's index, or are being indexed: pairs of run id and file id."""
@@ -277,7 +266,7 @@ class VectorStoreWork:
                 await connection.execute(update(files).where(of_file).values(lacking=None))
 
     async def end_tidying(self, tidied: Tidying, again_in_s: float | None) -> None:
-        """Note that an index was tidied, and when it is due again; a change of the store meanwhile has precedence."""
+        """Note that an index was tidied, and when it is due again, unless the store has changed meanwhile."""
         of_store = and_(stores.c.store_id == tidied.store_id, stores.c.tidy_at == tidied.tidy_at)
         async with self._database.write() as connection:
             if tidied.is_gone:
