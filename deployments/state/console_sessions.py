@@ -68,22 +68,19 @@ class ConsoleSessions:
         """Return the session of a cookie, and renew it; None if it has ended or never was."""
         now, table = self.clock(), console_sessions
         is_it = (table.c.token_digest == _digest(token)) & (table.c.expires_at > now)
-        async with self._database.read() as connection:
-            row = (await connection.execute(select(table).where(is_it))).one_or_none()
+        row = (await self._database.fetch(select(table).where(is_it))).one_or_none()
         if row is None:
             return None
         expires_at = row.expires_at
         if expires_at - now < SESSION_S - _RENEW_S:
             expires_at = now + SESSION_S
-            async with self._database.write() as connection:
-                await connection.execute(update(table).where(is_it).values(expires_at=expires_at))
+            await self._database.execute(update(table).where(is_it).values(expires_at=expires_at))
         return StoredSession(token, row.key_digest, expires_at)
 
     async def rekey(self, session: StoredSession, key_digest: bytes) -> None:
         """Continue a session under the new secret of its key."""
         is_it = console_sessions.c.token_digest == _digest(session.token)
-        async with self._database.write() as connection:
-            await connection.execute(update(console_sessions).where(is_it).values(key_digest=key_digest))
+        await self._database.execute(update(console_sessions).where(is_it).values(key_digest=key_digest))
 
     async def close(self, session: StoredSession, visitor: Visitor | None = None) -> None:
         """End a session, in every replica. The visitor is None if the key is no longer accepted."""
@@ -109,8 +106,7 @@ class ConsoleSessions:
         """Use up a link; return the digest of its key, or None if the link is unknown, used or too old."""
         table = console_links
         statement = delete(table).where(table.c.token_digest == _digest(token))
-        async with self._database.write() as connection:
-            row = (await connection.execute(statement.returning(table.c.key_digest, table.c.expires_at))).one_or_none()
+        row = (await self._database.execute(statement.returning(table.c.key_digest, table.c.expires_at))).one_or_none()
         return None if row is None or row.expires_at <= self.clock() else bytes(row.key_digest)
 
     async def note_failure(self, address: str, change: int = 1) -> tuple[int, int]:

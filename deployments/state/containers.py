@@ -80,9 +80,8 @@ class ContainerStore:
 
     async def count_running(self, account: str) -> int:
         """Return the number of an account's running containers."""
-        async with self._database.read() as connection:
-            count = await connection.scalar(select(func.count()).where(table.c.account == account, self._runs()))
-        return int(count or 0)
+        count = select(func.count()).where(table.c.account == account, self._runs())
+        return int((await self._database.fetch(count)).scalar() or 0)
 
     def _runs(self) -> ColumnElement[bool]:
         return and_(table.c.has_ended.is_(False), table.c.last_active_at + table.c.idle_s > self.clock())
@@ -115,13 +114,11 @@ class ContainerStore:
         """Note that a container was used now."""
         now = self.clock()
         values = {"last_active_at": now, "expires_at": now + table.c.idle_s + ENDED_S}
-        async with self._database.write() as connection:
-            await connection.execute(update(table).where(table.c.container_id == container_id).values(values))
+        await self._database.execute(update(table).where(table.c.container_id == container_id).values(values))
 
     async def note_end(self, container_id: str) -> None:
         """Note that a container has ended."""
-        async with self._database.write() as connection:
-            await connection.execute(update(table).where(table.c.container_id == container_id).values(has_ended=True))
+        await self._database.execute(update(table).where(table.c.container_id == container_id).values(has_ended=True))
 
     async def delete(self, account: str, container_id: str) -> bool:
         """Delete the row of a container; return whether there was one."""
@@ -132,8 +129,7 @@ class ContainerStore:
     async def sweep(self) -> int:
         """Delete the rows of containers that ended more than an hour ago; return how many."""
         old = select(table.c.container_id).where(table.c.expires_at <= self.clock()).limit(_SWEPT_AT_ONCE)
-        async with self._database.write() as connection:
-            return int((await connection.execute(delete(table).where(table.c.container_id.in_(old)))).rowcount)
+        return int((await self._database.execute(delete(table).where(table.c.container_id.in_(old)))).rowcount)
 
     async def _row(self, account: str, container_id: str) -> Mapping[str, Any] | None:
         query = select(table).where(

@@ -30,14 +30,12 @@ class IngressRegister:
         """Note that a replica listens at HOST:PORT."""
         statement = self._database.upsert(table, ["region", "address"])
         row = {"region": self._region, "address": address, "seen_at": self._clock()}
-        async with self._database.write() as connection:
-            await connection.execute(statement, row)
+        await self._database.execute(statement, row)
 
     async def sign_out(self, address: str) -> None:
         """Note that a replica drains."""
         own = (table.c.region == self._region) & (table.c.address == address)
-        async with self._database.write() as connection:
-            await connection.execute(delete(table).where(own))
+        await self._database.execute(delete(table).where(own))
 
     async def living(self, within_s: float = LIVING_S) -> list[str]:
         """Return the addresses of the replicas whose last sign-in is at most `within_s` seconds old, sorted."""

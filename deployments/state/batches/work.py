@@ -96,8 +96,7 @@ class BatchWork:
                 and_(batches.c.num_total > 0, batches.c.num_completed + batches.c.num_failed >= batches.c.num_total),
             ),
         )
-        async with self._database.read() as connection:
-            rows = (await connection.execute(query.order_by(batches.c.created_at).limit(1000))).all()
+        rows = (await self._database.fetch(query.order_by(batches.c.created_at).limit(1000))).all()
         found = [row for principal, *row in rows if principal_of(principal).may_run_in(self._region)]
         return [(batch_id, account) for batch_id, account, _, _ in self._watch.free(found, now, lease_s)]
 
@@ -117,8 +116,7 @@ class BatchWork:
     async def is_key_revoked(self, key_id: str) -> bool:
         """Return whether an API key is revoked."""
         query = select(api_keys.c.revoked_at).where(api_keys.c.key_id == key_id)
-        async with self._database.read() as connection:
-            return await connection.scalar(query) is not None
+        return (await self._database.fetch(query)).scalar() is not None
 
     async def release(self, batch_id: str, epoch: int) -> BatchState:
         """Give up a claim, so that the batch can be claimed at once."""
@@ -197,8 +195,7 @@ class BatchWork:
     async def segments(self, batch_id: str) -> list[StoredSegment]:
         """Return the segments of a batch."""
         query = select(batch_segments).where(batch_segments.c.batch_id == batch_id)
-        async with self._database.read() as connection:
-            rows = (await connection.execute(query)).mappings().all()
+        rows = (await self._database.fetch(query)).mappings().all()
         names = ("segment_id", "object_key", "num_bytes", "wrapped_key")
         return [
             StoredSegment(**{name: row[name] for name in names}, entries=unpack_entries(row["entries"])) for row in rows
@@ -263,8 +260,7 @@ class BatchWork:
     async def known_segments(self, object_keys: Sequence[str]) -> set[str]:
         """Return the keys of `object_keys` that have a row."""
         query = select(batch_segments.c.object_key).where(batch_segments.c.object_key.in_(object_keys))
-        async with self._database.read() as connection:
-            return set((await connection.scalars(query)).all())
+        return set((await self._database.fetch(query)).scalars().all())
 
     async def _change(
         self,

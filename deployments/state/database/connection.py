@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Executable, Insert, NullPool, Table, insert, text
+from sqlalchemy import URL, Connection, CursorResult, Executable, Insert, NullPool, Table, insert, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
@@ -73,6 +73,18 @@ class Database:
         with _operational_errors():
             async with self._begin(self._writing) as connection:
                 yield connection
+
+    async def fetch(self, query: Executable) -> CursorResult[*tuple[Any, ...]]:
+        """Return the rows of one query, which are all read."""
+        async with self.read() as connection:
+            return await connection.execute(query)
+
+    async def execute(
+        self, statement: Executable, parameters: Mapping[str, Any] | None = None
+    ) -> CursorResult[*tuple[Any, ...]]:
+        """Run one statement in a transaction that writes; return its result, with all rows read."""
+        async with self.write() as connection:
+            return await connection.execute(statement, parameters)
 
     @asynccontextmanager
     async def read_stale(self) -> AsyncIterator[AsyncConnection]:

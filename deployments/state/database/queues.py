@@ -172,8 +172,7 @@ class LeaseWatch:
         `names` are the columns of a row's name, `lease` the columns of its holder and its end.
         """
         ahead = select(*names, *lease).where(*of_queue, lease[1] > now + lease_s).limit(_LOOKED_AT)
-        async with database.read() as connection:
-            rows = (await connection.execute(ahead)).all()
+        rows = (await database.fetch(ahead)).all()
         abandoned = self.free(rows, now, lease_s)
         if not abandoned:
             return

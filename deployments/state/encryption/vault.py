@@ -46,16 +46,14 @@ class Vault:
 
     async def _wrapped_key(self, account: str) -> bytes | None:
         query = select(account_keys.c.wrapped_key).where(account_keys.c.account == account)
-        async with self._database.read() as connection:
-            wrapped: bytes | None = await connection.scalar(query)
+        wrapped: bytes | None = (await self._database.fetch(query)).scalar()
         return wrapped
 
     async def _create(self, account: str) -> bytes:
         """Add a key, unless another process just has; return the wrapped key in the database."""
         _, wrapped = wrap_account_key(self._master_key, account)
         row = {"account": account, "wrapped_key": wrapped, "created_at": time.time()}
-        async with self._database.write() as connection:
-            await connection.execute(self._database.insert_or_ignore(account_keys).values(row))
+        await self._database.execute(self._database.insert_or_ignore(account_keys).values(row))
         kept = await self._wrapped_key(account)
         assert kept is not None
         return kept

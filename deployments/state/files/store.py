@@ -121,8 +121,7 @@ class FileStore:
     async def release(self, hold: Hold) -> None:
         """Give back the room of a file that is not stored; if that fails, the hold ends by itself."""
         with suppress(DBAPIError):
-            async with self._database.write() as connection:
-                await connection.execute(_ended(hold))
+            await self._database.execute(_ended(hold))
 
     async def record(self, row: Mapping[str, Any], hold: Hold | None = None) -> StoredFile:
         """Add the row of a file whose content has appeared, and end its hold; return the file."""
@@ -151,8 +150,7 @@ class FileStore:
         for ids in id_groups(wanted):
             query = select(files).where(files.c.account == account, files.c.expires_at > self.clock())
             query = query.where(files.c.file_id.in_(ids))
-            async with self._database.read() as connection:
-                rows = (await connection.execute(query)).mappings().all()
+            rows = (await self._database.fetch(query)).mappings().all()
             found |= {row["file_id"]: await self._to_file(dict(row)) for row in rows}
         return found
 
@@ -240,8 +238,7 @@ class FileStore:
 
     async def _known(self, object_keys: Sequence[str]) -> Sequence[str]:
         query = select(files.c.object_key).where(files.c.object_key.in_(object_keys))
-        async with self._database.read() as connection:
-            return (await connection.scalars(query)).all()
+        return (await self._database.fetch(query)).scalars().all()
 
     async def num_bytes_of(self, account: str) -> int:
         """Return the bytes of an account's files, with the room that its pending uploads hold."""

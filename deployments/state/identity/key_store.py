@@ -91,8 +91,7 @@ class KeyStore:
             query = query.where(api_keys.c.account == account)
         if not include_revoked:
             query = query.where(api_keys.c.revoked_at.is_(None))
-        async with self._database.read() as connection:
-            rows = (await connection.execute(query)).mappings().all()
+        rows = (await self._database.fetch(query)).mappings().all()
         return [ApiKey.from_row(dict(row), self._tiers) for row in rows]
 
     async def show(self, key_id: str) -> ApiKey:
@@ -165,8 +164,7 @@ class KeyStore:
     async def changes_since(self, revision: int) -> tuple[int, list[StoredKey]]:
         """Return the newest revision and every key changed after `revision`, in order of their changes."""
         query = _with_revision(api_keys.c.revision > revision).order_by(api_keys.c.revision)
-        async with self._database.read() as connection:
-            return self._opened((await connection.execute(query)).mappings().all(), revision)
+        return self._opened((await self._database.fetch(query)).mappings().all(), revision)
 
     async def find(self, digest: bytes) -> tuple[int, StoredKey | None]:
         """Return the newest revision, and the key with this digest, current or previous; None if there is none.

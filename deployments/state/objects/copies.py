@@ -77,21 +77,18 @@ class PendingCopies:
             "since": self._clock(),
             "token": secrets.token_hex(16),
         }
-        async with self._database.write() as connection:
-            await connection.execute(self._database.upsert(table, ["store", "object_key"]), row)
+        await self._database.execute(self._database.upsert(table, ["store", "object_key"]), row)
 
     async def oldest(self, store: str, num: int) -> Sequence[PendingCopy]:
         """Return the oldest notes about a store, at most `num`."""
         columns = (table.c.store, table.c.object_key, table.c.is_deleted, table.c.token)
         query = select(*columns).where(table.c.store == store).order_by(table.c.since).limit(num)
-        async with self._database.read() as connection:
-            return [PendingCopy(*row) for row in await connection.execute(query)]
+        return [PendingCopy(*row) for row in await self._database.fetch(query)]
 
     async def settle(self, pending: PendingCopy) -> None:
         """Remove a note, unless it was replaced meanwhile."""
         of_note = (table.c.store == pending.store) & (table.c.object_key == pending.object_key)
-        async with self._database.write() as connection:
-            await connection.execute(delete(table).where(of_note & (table.c.token == pending.token)))
+        await self._database.execute(delete(table).where(of_note & (table.c.token == pending.token)))
 
     async def backlog(self) -> dict[str, Backlog]:
         """Return the backlog of each store that has one."""

@@ -164,16 +164,14 @@ async def _read(objects: ObjectStore) -> str | None:
 
 async def _known(database: Database, name: str) -> _Known | None:
     query = select(object_stores.c.marker, object_stores.c.is_written).where(object_stores.c.name == name)
-    async with database.read() as connection:
-        row = (await connection.execute(query)).one_or_none()
+    row = (await database.fetch(query)).one_or_none()
     return None if row is None else _Known(*row)
 
 
 async def _create(database: Database, name: str) -> _Known | None:
     """Write a marker into the database, unless another process just has; return the marker in the database."""
     row = {"name": name, "marker": secrets.token_hex(16), "is_written": False}
-    async with database.write() as connection:
-        await connection.execute(database.insert_or_ignore(object_stores).values(row))
+    await database.execute(database.insert_or_ignore(object_stores).values(row))
     return await _known(database, name)
 
 

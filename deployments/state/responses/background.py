@@ -193,15 +193,13 @@ class BackgroundStore:
         """Request the cancelling of a response; return whether it was running."""
         owned = select(responses.c.response_id).where(responses.c.account == account)
         statement = update(jobs).where(jobs.c.response_id == clean_id(response_id), jobs.c.response_id.in_(owned))
-        async with self._database.write() as connection:
-            return bool((await connection.execute(statement.values(is_cancelled=True))).rowcount)
+        return bool((await self._database.execute(statement.values(is_cancelled=True))).rowcount)
 
     async def release(self, response_id: str, epoch: int) -> None:
         """Give up the lease, so that another process can take over at once."""
         self._keys.pop(response_id, None)
         statement = update(jobs).where(jobs.c.response_id == response_id, jobs.c.epoch == epoch)
-        async with self._database.write() as connection:
-            await connection.execute(statement.values(lease_until=0.0))
+        await self._database.execute(statement.values(lease_until=0.0))
 
     async def claim(self, lease_s: float) -> ClaimedResponse | None:
         """Take over a response without a living runner, of the account whose turn it is; None if there is none."""
@@ -231,8 +229,7 @@ class BackgroundStore:
         query = select(*columns).join(responses, responses.c.response_id == jobs.c.response_id)
         own = set()
         for ids in id_groups([lane.first["response_id"] for lane in lanes]):
-            async with self._database.read() as connection:
-                rows = (await connection.execute(query.where(jobs.c.response_id.in_(ids)))).all()
+            rows = (await self._database.fetch(query.where(jobs.c.response_id.in_(ids)))).all()
             for response_id, sealed, account, wrapped in rows:
                 key = (await self._vault.account_key(account)).open_object(response_id, wrapped)
                 if principal_of(orjson.loads(key.open(sealed, _JOB))["principal"]).may_run_in(self._region):

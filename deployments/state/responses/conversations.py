@@ -66,8 +66,7 @@ class ConversationStore:
 
     async def load(self, account: str, conversation_id: str) -> Conversation | None:
         """Return a conversation, None if there is none."""
-        async with self._database.read() as connection:
-            row = (await connection.execute(self._living(account, conversation_id))).mappings().one_or_none()
+        row = (await self._database.fetch(self._living(account, conversation_id))).mappings().one_or_none()
         return None if row is None else await self._open(account, dict(row))
 
     async def list_conversations(

@@ -213,8 +213,7 @@ class ResponseStore:
         """Return the stored requests and answers of the service's tools, by the ids of their items."""
         wanted = [clean_id(item_id) for item_id in item_ids]
         account_key = await self._vault.account_key(account)
-        async with self._database.read() as connection:
-            rows = checked((await connection.execute(self._with_items(account, wanted))).mappings(), "sealed_items")
+        rows = checked((await self._database.fetch(self._with_items(account, wanted))).mappings(), "sealed_items")
         turns = {row["response_id"]: open_turn(account_key, dict(row)) for row in rows}
         return {item_id: run for turn in turns.values() for item_id, run in turn.runs.items() if item_id in wanted}
 

@@ -146,8 +146,7 @@ async def find_parts(database: Database, upload: Mapping[str, Any], part_ids: Se
     for ids in id_groups(part_ids):
         query = select(upload_parts).where(upload_parts.c.upload_id == upload["upload_id"])
         query = query.where(upload_parts.c.part_id.in_([clean_id(part_id) for part_id in ids]))
-        async with database.read() as connection:
-            rows = (await connection.execute(query)).mappings().all()
+        rows = (await database.fetch(query)).mappings().all()
         found |= {row["part_id"]: dict(row) for row in rows}
     for part_id in part_ids:
         if part_id not in found:

@@ -252,8 +252,7 @@ class UploadStore:
 
     async def _known(self, object_keys: Sequence[str]) -> Sequence[str]:
         query = select(upload_parts.c.object_key).where(upload_parts.c.object_key.in_(object_keys))
-        async with self._database.read() as connection:
-            return (await connection.scalars(query)).all()
+        return (await self._database.fetch(query)).scalars().all()
 
     async def _row(self, account: str, upload_id: str) -> dict[str, Any]:
         async with self._database.read() as connection:

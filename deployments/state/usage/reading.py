@@ -119,7 +119,7 @@ class UsageReader:
         where: UsageFilter = UsageFilter(),
         counts: Container[str] = COUNTS,
     ) -> list[UsageSum]:
-        """Return the sums by period and group, in that order, from `start` to `end`; none for a period without requests.
+        """Return the sums by period and group, in that order, from `start` to `end`; a period may have none.
 
         Minutes reach back two days, hours 90 days. Only `counts` are added up, since each takes time.
         """
@@ -184,8 +184,7 @@ class UsageReader:
         groups = [sums.c[column.name] for column in columns]
         text = cast(sums.c.bucket, String) + ":" + cast(sums.c.num, String)
         query = select(*groups, func.aggregate_strings(text, ",").label("counts")).group_by(*groups).order_by(*groups)
-        async with self._database.read() as connection:
-            rows = (await connection.execute(query)).mappings().all()
+        rows = (await self._database.fetch(query)).mappings().all()
         return [
             latency
             for row in rows
@@ -217,13 +216,11 @@ class UsageReader:
             .group_by(table.c.start, *groups)
             .order_by(table.c.start, *groups)
         )
-        async with self._database.read() as connection:
-            rows = (await connection.execute(query)).mappings().all()
+        rows = (await self._database.fetch(query)).mappings().all()
         return [StoredBytes(row["start"], row.get("account"), int(row["num_bytes"])) for row in rows]
 
     async def _usage(self, query: Any) -> list[UsageSum]:
-        async with self._database.read() as connection:
-            return [*map(UsageSum._make, (await connection.execute(query)).all())]
+        return [*map(UsageSum._make, (await self._database.fetch(query)).all())]
 
 
 def _columns(table: Table, groups: Container[str], counts: Container[str]) -> list[ColumnElement[Any]]:

@@ -66,8 +66,7 @@ class RequestLogReader:
         query = rows_after(
             select(request_log).where(*_conditions(where)), (request_log.c.at, request_log.c.record_id), last
         )
-        async with self._database.read() as connection:
-            rows = (await connection.execute(query.limit(limit + 1))).mappings().all()
+        rows = (await self._database.fetch(query.limit(limit + 1))).mappings().all()
         shown = rows[:limit]
         next_cursor = _cursor_of(shown[-1]) if len(rows) > limit else None
         return RequestPage([to_record(row) for row in shown], next_cursor)
@@ -82,8 +81,7 @@ class RequestLogReader:
         )
         if account is not None:
             query = query.where(log.account == account)
-        async with self._database.read() as connection:
-            return {row[0]: row[1] for row in await connection.execute(query)}
+        return {row[0]: row[1] for row in await self._database.fetch(query)}
 
     async def every(self, where: RequestFilter) -> AsyncIterator[list[RequestRecord]]:
         """Yield all requests, newest first, in pages of MAX_PAGE."""

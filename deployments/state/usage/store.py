@@ -102,16 +102,14 @@ class UsageStore:
 
     async def count(self) -> int:
         """Return the number of records in the request log."""
-        async with self._database.read() as connection:
-            return int(await connection.scalar(select(func.count()).select_from(request_log)) or 0)
+        return int((await self._database.fetch(select(func.count()).select_from(request_log))).scalar() or 0)
 
     async def drop_log_before(self, oldest: float, at_most_s: float) -> None:
         """Delete request records from before `oldest` (Unix seconds), but no more than `at_most_s` seconds of the log.
 
         These seconds begin with the oldest record. The usage by day stays.
         """
-        async with self._database.read() as connection:
-            first = await connection.scalar(select(func.min(request_log.c.at)))
+        first = (await self._database.fetch(select(func.min(request_log.c.at)))).scalar()
         if first is None:
             return
         await self._drop(request_log, request_log.c.record_id, request_log.c.at < min(oldest, first + at_most_s))
@@ -123,8 +121,7 @@ class UsageStore:
                 kept_s = KEPT_S[width]
                 if kept_s is None:
                     continue
-                async with self._database.read() as connection:
-                    first = await connection.scalar(select(func.min(table.c.start)))
+                first = (await self._database.fetch(select(func.min(table.c.start)))).scalar()
                 if first is not None:
                     oldest = min(now - kept_s, first + max(at_most_s, WIDTH_S[width]))
                     await self._drop(table, table.c.start, table.c.start < oldest)

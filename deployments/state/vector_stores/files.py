@@ -134,8 +134,7 @@ class VectorStoreFiles:
     async def searchable(self, store: StoredStore) -> list[StoredStoreFile]:
         """Return the files of a store for searches."""
         query = select(table).where(table.c.store_id == store.store_id, table.c.status == "completed")
-        async with self._database.read() as connection:
-            rows = (await connection.execute(query)).mappings().all()
+        rows = (await self._database.fetch(query)).mappings().all()
         account_key = await self._vault.account_key(store.account)
         return [open_file(dict(row), account_key) for row in rows]
 
@@ -143,8 +142,7 @@ class VectorStoreFiles:
         """Return the runs that have put only a part of their file into the index of a store."""
         is_unfinished = (table.c.status == "in_progress", table.c.num_indexed > 0)
         query = select(table.c.run_id).where(table.c.store_id == store.store_id, *is_unfinished).distinct()
-        async with self._database.read() as connection:
-            return (await connection.scalars(query)).all()
+        return (await self._database.fetch(query)).scalars().all()
 
     async def set_attributes(
         self, account: str, store_id: str, file_id: str, attributes: Attributes

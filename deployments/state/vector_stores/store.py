@@ -153,8 +153,7 @@ class VectorStores:
             return
         values = {"last_active_at": now, "expires_at": expiry_of(now, store.expires_after_days)}
         statement = update(table).where(table.c.store_id == store.store_id, ~table.c.has_expired)
-        async with self.database.write() as connection:
-            await connection.execute(statement.values(values))
+        await self.database.execute(statement.values(values))
 
     async def delete(self, account: str, store_id: str) -> None:
         """Delete a store: its keys are gone at once, its index at the next tidying."""

@@ -149,8 +149,7 @@ class VectorStoreWork:
         """Renew a claim; return the ids of the files that it still covers."""
         lease_until = self._stores.clock() + lease_s
         statement = update(files).where(_IS_WAITING, files.c.run_id == run_id).values(lease_until=lease_until)
-        async with self._database.write() as connection:
-            return set((await connection.scalars(statement.returning(files.c.file_id))).all())
+        return set((await self._database.execute(statement.returning(files.c.file_id))).scalars().all())
 
     async def release(self, run_id: str) -> None:
         """Release a claim, so that another can continue with its files at once; the claim does not count.
@@ -159,8 +158,7 @@ class VectorStoreWork:
         """
         mine = and_(_IS_WAITING, files.c.run_id == run_id)
         values = {"lease_until": _GIVEN_UP, "num_claims": files.c.num_claims - 1}
-        async with self._database.write() as connection:
-            await connection.execute(update(files).where(mine).values(values))
+        await self._database.execute(update(files).where(mine).values(values))
 
     async def restart(self, run_id: str) -> None:
         """Release a claim and drop its entries in the index: the next claim begins its files again."""
@@ -186,8 +184,8 @@ class VectorStoreWork:
 
     async def has_store(self, store_id: str) -> bool:
         """Return whether a store has a row, also if it is deleted and only its index is left."""
-        async with self._database.read() as connection:
-            return await connection.scalar(select(stores.c.store_id).where(stores.c.store_id == store_id)) is not None
+        query = select(stores.c.store_id).where(stores.c.store_id == store_id)
+        return (await self._database.fetch(query)).scalar() is not None
 
     async def complete(
         self, run_id: str, store_id: str, usage_bytes: dict[str, int], lacking: str | None = None
@@ -255,8 +253,7 @@ class VectorStoreWork:
 
     async def _pairs(self, condition: ColumnElement[bool]) -> Collection[tuple[str, str]]:
         query = select(files.c.run_id, files.c.file_id).where(condition)
-        async with self._database.read() as connection:
-            return {(run_id, file_id) for run_id, file_id in (await connection.execute(query)).all()}
+        return {(run_id, file_id) for run_id, file_id in (await self._database.fetch(query)).all()}
 
     async def note_copied(self, store_id: str, copied: Collection[tuple[str, str]]) -> None:
         """Note that both indexes have the entries of files, given as pairs of run id and file id."""

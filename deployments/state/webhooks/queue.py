@@ -149,8 +149,7 @@ class DeliveryQueue:
     async def waiting(self) -> Waiting:
         """Return the length of the queue and the age of its oldest delivery."""
         query = select(func.count(), func.min(deliveries.c.created_at)).select_from(deliveries)
-        async with self._database.read() as connection:
-            count, oldest = (await connection.execute(query)).one()
+        count, oldest = (await self._database.fetch(query)).one()
         return Waiting(count, 0.0 if oldest is None else max(0.0, self._clock() - oldest))
 
     async def _open(self, row: dict[str, Any]) -> Endpoint | None:
@@ -162,8 +161,7 @@ class DeliveryQueue:
 
     async def _drop(self, event_id: str, endpoint_id: str) -> None:
         is_it = and_(deliveries.c.event_id == event_id, deliveries.c.endpoint_id == endpoint_id)
-        async with self._database.write() as connection:
-            await connection.execute(delete(deliveries).where(is_it))
+        await self._database.execute(delete(deliveries).where(is_it))
 
 
 def _is(delivery: Delivery) -> Any:
