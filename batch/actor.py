@@ -19,7 +19,7 @@ from deployments.detached import NAMESPACE, leave_when_drained, start_detached
 from deployments.state.housekeeping import Housekeeping, create_chores
 from deployments.state.regions.leader import HOUSEKEEPING, Leadership
 from deployments.state.webhooks.queue import DeliveryQueue
-from deployments.waiting import keep_on
+from deployments.waiting import end_all, keep_on
 from deployments.webhooks import Deliverer, WebhookSender
 from serve_app.telemetry.log import log_bug
 
@@ -89,9 +89,7 @@ class BatchCoordinator:
             await self._coordinator.run()
         finally:
             self._coordinator = None
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await end_all(beside)
             await fleet.close()
             await stores.close()
             if tracer is not None:

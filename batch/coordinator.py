@@ -15,7 +15,7 @@ from batch.run import BatchRun, Paused, RunContext
 from deployments.state.batches.ledger import Fenced
 from deployments.state.batches.rows import Batch
 from deployments.state.objects.pair import write_near_only
-from deployments.waiting import wait_at_most, worth_logging
+from deployments.waiting import end_all, wait_at_most, worth_logging
 from serve_app.telemetry.log import log_bug
 
 logger = logging.getLogger(__name__)
@@ -43,10 +43,7 @@ class Coordinator:
                 self._wake.clear()
         finally:
             claimed = list(self._running.values())
-            tasks = list(self._running)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_all(self._running)
             for batch in claimed:
                 await self._release(batch)
 

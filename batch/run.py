@@ -25,6 +25,7 @@ from deployments.state.config import FilesConfig, input_kept_s
 from deployments.state.files.store import FileNotFound
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.store import ContentLost
+from deployments.waiting import end_all
 from serve_app.errors.api import ApiError
 from serve_app.telemetry.tracing import Tracer
 from serve_app.validation.batch_lines import LineIndex, Place
@@ -80,9 +81,7 @@ class BatchRun:
                 await holding
             await working
         finally:
-            for task in (working, holding):
-                task.cancel()
-            await asyncio.gather(working, holding, return_exceptions=True)
+            await end_all((working, holding))
             await self._fleet.forget(self._id)
 
     async def _hold_claim(self) -> None:

@@ -25,6 +25,8 @@ from deployments.state.objects.store import ContentLost
 from deployments.state.usage.record import RequestRecord
 from deployments.waiting import wait_at_most
 from serve_app.operations.contract import RunnableOperation
+from deployments.waiting import end_all, wait_at_most
+from serve_app.operations.registry import RunnableOperation
 from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.tracing import Tracer
 from serve_app.validation.batch_lines import Place, parse_line
@@ -108,7 +110,7 @@ class LineWorker:
             await asyncio.wait({committing, starting}, return_when=asyncio.FIRST_COMPLETED)
             if committing.done():  # Fenced or stopping: running lines are cancelled, finished lines are kept.
                 await committing
-                await _cancel([starting, *run.running])
+                await end_all([starting, *run.running])
                 await run.commit_rest()
                 return
             await starting
@@ -116,7 +118,7 @@ class LineWorker:
             run.wake.set()
             await committing
         finally:
-            await _cancel([starting, committing, *run.running])
+            await end_all([starting, committing, *run.running])
 
     async def _start_lines(self, run: "_Run", places: Sequence[Place]) -> None:
         batch = run.batch
@@ -252,9 +254,3 @@ async def commit_answers(
 def must_stop(state: BatchState) -> bool:
     """Return whether no more lines of a batch may start: it is being cancelled, or its time is over."""
     return state.status != "in_progress" or state.is_over
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

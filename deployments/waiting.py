@@ -14,6 +14,9 @@ from pathlib import PurePath
 from types import CoroutineType
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -57,6 +60,14 @@ async def repeat(
             if worth_logging(num_failures):
                 logger.warning("%s failed %d times in a row: %s", name, num_failures, type(error).__name__)
         await asyncio.sleep(interval_s * min(1 + num_failures, max_slowdown))
+
+
+async def end_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and return once they have ended, whatever their errors."""
+    cancelled = list(tasks)
+    for task in cancelled:
+        task.cancel()
+    await asyncio.gather(*cancelled, return_exceptions=True)
 
 
 async def keep_on(name: str, work: Callable[[], Awaitable[None]]) -> None:

@@ -24,7 +24,7 @@ from deployments.state.webhooks.rows import Delivery, Endpoint, Event, key_of_se
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.outbound.errors import AddressRefused, OutboundError
 from deployments.tools.outbound.fetching import FetchBounds, Fetcher
-from deployments.waiting import worth_logging
+from deployments.waiting import end_all, worth_logging
 
 logger = logging.getLogger(__name__)
 
@@ -54,10 +54,7 @@ class Deliverer:
                 if not await self._take():
                     await asyncio.sleep(self._poll_s)
         finally:
-            tasks = list(self._sending)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_all(self._sending)
             await self._sender.aclose()
 
     async def _take(self) -> bool:

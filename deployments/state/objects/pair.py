@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_Opened = tuple[Side, AbstractAsyncContextManager[ObjectWriter], ObjectWriter]
 _stays_near: ContextVar[bool] = ContextVar("stays_near", default=False)
 
 
@@ -169,7 +170,7 @@ class _PairWriter:
     def __init__(self, key: str) -> None:
         self.written: list[Side] = []
         self._key = key
-        self._open: list[tuple[Side, AbstractAsyncContextManager[ObjectWriter], ObjectWriter]] = []
+        self._open: list[_Opened] = []
         self._error = StoreUnavailable("Neither object store can be written.")
 
     @property
@@ -197,7 +198,7 @@ class _PairWriter:
 
     async def _write(
         self, side: Side, opened: AbstractAsyncContextManager[ObjectWriter], writer: ObjectWriter, piece: bytes
-    ) -> tuple[Side, AbstractAsyncContextManager[ObjectWriter], ObjectWriter] | None:
+    ) -> _Opened | None:
         try:
             await writer.write(piece)
         except StoreUnavailable as error:

@@ -1,4 +1,4 @@
-"""The tables of files and of what is made of them. Content is sealed."""
+"""The tables of files, uploads, batches, containers and vector stores. Content is sealed."""
 
 from typing import Literal
 
@@ -24,8 +24,9 @@ files = Table(
     Index("ix_files_account_bytes", "account", "num_bytes"),  # The sum is read from it alone, while writers wait.
 )
 
-# Files that come in parts, which are objects of their own until the upload ends. `completion` is the digest of the list
-# that completed it; `kept_until` is when the row is deleted, later than `expires_at` while a file is put together.
+# Files that come in parts, each an object of its own until the upload ends. `completion` is the digest of the
+# completing list of parts. The row is deleted at `kept_until`, later than `expires_at` while the parts are copied into
+# a file.
 uploads = Table(
     "uploads",
     metadata,
@@ -59,7 +60,7 @@ upload_parts = Table(
     Column("wrapped_key", LargeBinary, nullable=False),
 )
 
-# The one row names the object store that belongs to this database: the one with the same marker; see objects.marker.
+# The object stores that belong to this database, which hold the same marker; see objects.marker.
 object_stores = Table(
     "object_stores",
     metadata,
@@ -68,7 +69,7 @@ object_stores = Table(
     Column("is_written", Boolean, nullable=False),
 )
 
-# What one of two object stores still lacks, or has to delete. `token` changes with each note about an object.
+# The backlog of two object stores: objects that one still lacks, or has to delete. `token` changes with each note.
 object_copies = Table(
     "object_copies",
     metadata,
@@ -142,7 +143,7 @@ batch_segments = Table(
     Column("wrapped_key", LargeBinary, nullable=False),
 )
 
-# Containers of the code interpreter. Their content is in the memory of a replica, whose place is in the sealed record.
+# Containers of the code interpreter. Their content is in the memory of a replica; its address is in the sealed record.
 # A container ends after `idle_s` seconds without use.
 containers = Table(
     "containers",
@@ -161,8 +162,8 @@ containers = Table(
 
 _IS_DUE = text("tidy_at IS NOT NULL")
 
-# Vector stores, each of one embedding model. `revision` changes with what a search can find. The index is tidied next
-# at `tidy_at`, and then holds entries without a row if `is_dirty`.
+# Vector stores, each of one embedding model. `revision` changes whenever a search may find something else. The index is
+# tidied next at `tidy_at`; if it `is_dirty`, it has entries without a row.
 # A deleted store keeps its row, without its key and its record, until its index is gone.
 vector_stores = Table(
     "vector_stores",
@@ -186,11 +187,11 @@ vector_stores = Table(
 )
 
 
-# The files in each store. `run_id` names the claim under which a file is or was indexed: the holder of another claim
-# may write nothing, and index entries of another claim do not count. `wrapped_key` opens the sealed record and the
-# file's index entries. `expires_at` is the file's own. `lacking` names the object store whose index lacks the entries.
-# A file is indexed part by part. `num_indexed` of its chunks are in the index of the object store `indexed_in`, and
-# count as long as `lease_until` is negative: then nobody works on the file. The tokens of `num_counted` are counted.
+# The files in each store. `run_id` names the claim that indexes or has indexed a file: the holder of another claim may
+# not write, and entries of another claim do not count. `wrapped_key` opens the sealed record and the file's index
+# entries. `expires_at` is the file's own. `lacking` names the object store whose index lacks the entries. A file is
+# indexed part by part. The index of the object store `indexed_in` has `num_indexed` of its chunks, which count while
+# `lease_until` is negative: then no process works on the file. The tokens of `num_counted` chunks are counted.
 vector_store_files = Table(
     "vector_store_files",
     metadata,

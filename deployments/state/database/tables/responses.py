@@ -24,7 +24,7 @@ responses = Table(
 )
 
 
-# The response of each item, for later requests that refer to the item.
+# The response of each item, for later requests that name the item.
 response_items = Table(
     "response_items",
     metadata,
@@ -34,7 +34,7 @@ response_items = Table(
 )
 
 
-# A response that runs in the background. Its runner may write as long as it holds the newest epoch.
+# A response that runs in the background. Its runner may write while it holds the newest epoch.
 response_jobs = Table(
     "response_jobs",
     metadata,
@@ -89,9 +89,9 @@ conversation_items = Table(
     Index("ix_conversation_items_position", "conversation_id", "position"),
 )
 
-# Where an account wants to hear of events. `sealed_record` has its name and address, `sealed_secret` what its
-# deliveries are signed with; the previous secret signs too until `previous_until`. One that has failed for days is
-# disabled until it is changed.
+# Addresses that accounts want events at. `sealed_record` has the name and the address, `sealed_secret` signs
+# deliveries; the previous secret signs too until `previous_until`. An endpoint that has failed for days is disabled
+# until it is changed.
 webhook_endpoints = Table(
     "webhook_endpoints",
     metadata,
@@ -110,8 +110,8 @@ webhook_endpoints = Table(
     Index("ix_webhook_endpoints_account", "account", "created_at"),
 )
 
-# Events that endpoints have not acknowledged. `due_at` is when one is tried next: whoever tries it puts that forward
-# first, so that nobody else does meanwhile, and that it is tried again should the process die.
+# Events that endpoints have not acknowledged. `due_at` is the next try. A process that tries one puts that off first,
+# so that no other process does meanwhile, and that it is tried again if the process dies.
 webhook_deliveries = Table(
     "webhook_deliveries",
     metadata,

@@ -1,4 +1,4 @@
-"""The tables of keys, of what watches over them, and of the parts of a service."""
+"""The tables of keys, limits, the audit log and the console, and of the parts of a service."""
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, Index, LargeBinary, MetaData, String, Table
 
@@ -137,7 +137,7 @@ regions = Table(
     Column("facts", JSON, nullable=False),
 )
 
-# Which region does what only one needs to do; `epoch` counts the takeovers.
+# The region that does the work that only one needs to do; `epoch` counts the takeovers.
 leaders = Table(
     "leaders",
     metadata,
@@ -147,8 +147,8 @@ leaders = Table(
     Column("lease_until", Double, nullable=False),
 )
 
-# When each account was served last by a queue of work that many share: `turn` counts up by queue. `lane` is the part of
-# the account's work that was served, empty for the account as a whole.
+# The last turn of each account at a queue of work; `turn` counts up by queue. `lane` is the part of the account's work
+# that was served, empty for the account as a whole.
 work_turns = Table(
     "work_turns",
     metadata,

@@ -1,4 +1,4 @@
-"""The tables of usage: sums of requests by minute, hour and day, their latencies, and the bytes of vector stores.
+"""The tables of usage: sums of requests by minute, hour and day, their latencies, and the size of vector stores.
 
 `start` is the first second of the period, in Unix seconds. Costs are in 10^-12 of the currency: a price in millionths
 of the currency for a million tokens, times tokens, has no fraction.
@@ -83,7 +83,7 @@ def _usage_table(name: str) -> Table:
 
 
 def _latency_table(name: str) -> Table:
-    """Return a table of how many requests took how long; the account "" stands for all. See `usage.histogram`."""
+    """Return a table of latencies; the account "" stands for all. See `usage.rollups`."""
     return Table(
         name,
         metadata,
@@ -105,7 +105,7 @@ USAGE = {width: _usage_table(f"usage_{name}") for width, name in _NAMES.items()}
 LATENCY = {width: _latency_table(f"latency_{name}") for width, name in _NAMES.items()}
 """The latencies by width of the period."""
 
-# What the vector stores of an account held when it was looked at last in the period, of the `width` 1h or 1d.
+# The last size of an account's vector stores in each period of the `width` 1h or 1d.
 vector_store_bytes = Table(
     "vector_store_bytes",
     metadata,
