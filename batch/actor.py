@@ -19,7 +19,7 @@ from deployments.detached import NAMESPACE, leave_when_drained, start_detached
 from deployments.state.housekeeping import Housekeeping, create_chores
 from deployments.state.regions.leader import HOUSEKEEPING, Leadership
 from deployments.state.webhooks.queue import DeliveryQueue
-from deployments.waiting import end_all, keep_on
+from deployments.waiting import BackgroundLoop, end_all, keep_on
 from deployments.webhooks import Deliverer, WebhookSender
 from serve_app.telemetry.log import log_bug
 

@@ -7,9 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from batch.config import BatchConfig
-from batch.lines import Place
 from batch.stores import Stores, retried, retry_outages
-from batch.validation import LineIndex, Rules, Validation, index_lines, validate
 from batch.worker import must_stop
 from deployments.state.batches.ledger import BatchState
 from deployments.state.batches.rows import Batch

@@ -14,7 +14,6 @@ from typing import Any
 
 from batch.lines import read_custom_id, render_not_run
 from batch.stores import SegmentStore, Stores
-from batch.validation import LineIndex
 from deployments.state.batches.ledger import BatchState
 from deployments.state.batches.rows import Batch, StoredSegment
 from deployments.state.disk import DiskReserve

@@ -18,10 +18,8 @@ from ray.exceptions import RayActorError, RayError
 from typing_extensions import override
 
 from batch.config import MAX_JOBS, SLICE_LINES
-from batch.lines import Place
 from batch.setup import BatchSetup, log_errors
 from batch.worker import ClaimedBatch, Fleet, FleetDown, LineWorker
-from deployments.background_loop import BackgroundLoop
 from deployments.state.batches.ledger import Fenced
 from deployments.waiting import BackgroundLoop
 from serve_app.telemetry.log import log_bug

@@ -17,7 +17,6 @@ from batch.input import INPUT_LOST, BatchInput
 from batch.lines import read_custom_id
 from batch.merge import AcceptedLoss, Merged, merge
 from batch.stores import LostAfter, Stores, retried, retry_outages
-from batch.validation import LineIndex
 from batch.worker import ClaimedBatch, Fleet, FleetDown, commit_answers, must_stop
 from deployments.state.batches.ledger import BatchState, CannotCancel, Fenced
 from deployments.state.batches.rows import Batch

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from batch.calls import Answer, LineCalls
 from batch.concurrency import ConcurrencyLimiter
 from batch.config import INTERVALS, BatchConfig, Intervals
-from batch.lines import Place, parse_line
 from batch.stores import MAX_SEGMENT_BYTES, Stores, retried, retry_outages
 from deployments.models.price import NO_PRICES, Prices
 from deployments.state.batches.ledger import BatchState, Fenced
@@ -23,10 +22,8 @@ from deployments.state.identity.principal import Principal
 from deployments.state.objects.pair import write_near_only
 from deployments.state.objects.store import ContentLost
 from deployments.state.usage.record import RequestRecord
-from deployments.waiting import wait_at_most
-from serve_app.operations.contract import RunnableOperation
 from deployments.waiting import end_all, wait_at_most
-from serve_app.operations.registry import RunnableOperation
+from serve_app.operations.contract import RunnableOperation
 from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.tracing import Tracer
 from serve_app.validation.batch_lines import Place, parse_line

@@ -6,7 +6,7 @@ import logging
 import threading
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from itertools import count
@@ -14,9 +14,6 @@ from pathlib import PurePath
 from types import CoroutineType
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
-from typing import Any
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -17,19 +17,11 @@ from serve_app.errors.api import BadRequest, NotFound, RetentionForbids
 from serve_app.http.forms import FormEvent, PartBegin, PartData
 from serve_app.operations.containers.files import ContainerFiles, FileCopy, expired, path_in
 from serve_app.operations.containers.service import Containers, NewContainer
-from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import Deleted, answers, caller, deleted_response, json_response, services_of, trace_of
+from serve_app.routes.file_content import begin_content, form_events
 from serve_app.routes.paging import Page, cut_page, list_to_wire, page_of, parse_query, unknown_after
-from serve_app.routes.upload import form_events
-from serve_app.schemas.containers import (
-    ContainerCreateRequest,
-    ContainerFileRequest,
-    ContainerFileUpload,
-    ContainerQuery,
-    container_file_to_wire,
-    container_to_wire,
-)
-from serve_app.schemas.paging import PageQuery
+from serve_app.schemas.base import PageQuery, WireModel
+from serve_app.schemas.responses.code_interpreter import ContainerMemory, FileIds, NetworkPolicy
 from serve_app.validation.body import parse_body
 
 MAX_IDLE_MINUTES = 20

@@ -16,7 +16,9 @@ from deployments.state.config import FilesConfig
 from deployments.state.files.content import FileWriter, NewFile
 from deployments.state.files.store import FileStore, Hold, StoredFile
 from deployments.state.identity.principal import Principal
-from serve_app.errors.api import BadRequest, BodyTooLarge, QuotaExceeded
+from serve_app.errors.api import BadRequest, BodyTooLarge, RangeNotSatisfiable
+from serve_app.errors.capacity import QuotaExceeded
+from serve_app.http.body_limits import declared_bytes
 from serve_app.http.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
 from serve_app.routes.paging import parse_number
 from serve_app.schemas.base import WireModel

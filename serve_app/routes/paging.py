@@ -10,9 +10,8 @@ from starlette.requests import Request
 from typing_extensions import TypedDict
 
 from deployments.state.database import queries
-from serve_app.errors.api import BadRequest
-from serve_app.errors.text import shorten
-from serve_app.schemas.paging import PageQuery, TwoWayQuery
+from serve_app.errors.api import BadRequest, shorten
+from serve_app.schemas.base import PageQuery, TwoWayQuery
 from serve_app.validation.body import validate_body
 
 Item = TypeVar("Item")

@@ -7,9 +7,8 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from deployments.state.vector_stores.rows import StoreFileMissing
-from serve_app.operations.vector_stores.refusals import translated
-from serve_app.routes.access import Deleted, deleted_response, json_response
-from serve_app.routes.contract import answers
+from serve_app.operations.vector_stores.service import translated
+from serve_app.routes.endpoint import Deleted, answers, deleted_response, json_response
 from serve_app.routes.paging import Page, list_to_wire, page_of, parse_query, unknown_cursor
 from serve_app.routes.vector_stores import search_caller, store_caller, store_id_of
 from serve_app.schemas.vector_stores import (

@@ -16,10 +16,18 @@ from serve_app.http.admission import Ticket
 from serve_app.operations.contract import Cost
 from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
 from serve_app.operations.vector_stores.service import VectorStoreService
-from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
-from serve_app.routes.contract import answers
+from serve_app.routes.endpoint import (
+    Deleted,
+    answers,
+    caller,
+    deleted_response,
+    json_response,
+    reserve,
+    services_of,
+    trace_of,
+)
 from serve_app.routes.paging import Page, list_to_wire, page_of, parse_query, unknown_cursor
-from serve_app.schemas.base import estimate_tokens
+from serve_app.schemas.base import TwoWayQuery, estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions, SearchRequest
 from serve_app.schemas.vector_stores import StoreCreateRequest, StoreUpdateRequest, store_to_wire
 from serve_app.telemetry.trace import RequestTrace

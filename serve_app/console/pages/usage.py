@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from deployments.state.database.tables import Width
+from deployments.state.database.tables.usage import Width
 from deployments.state.usage.reading import UsageFilter, UsageSum
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST, RequestRecord
 from deployments.state.usage.request_log import RequestFilter, UnknownCursor
