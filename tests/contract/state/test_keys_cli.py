@@ -103,7 +103,7 @@ def test_a_secret_is_printed_once_for_people_too(operator: Operator) -> None:
     [
         (
             ("keys", "create", "--tier", "research"),
-            "Its tiers are: free, standard, enterprise. These are the default ones; name",
+            "Its tiers are: free, standard, enterprise. These are the defaults. Give",
         ),
         (("keys", "create", "--tier", "enterprise"), "enterprise tier needs requests_per_minute of its own"),
         (("keys", "create", "--requests-per-minute", "0"), "requests_per_minute: "),

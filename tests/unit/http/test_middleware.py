@@ -12,7 +12,7 @@ from serve_app.errors.api import ApiError, InvalidKey
 from serve_app.http.admission import Admission
 from serve_app.http.body_limits import BodyLimitMiddleware, BodyLimits
 from serve_app.http.middleware import TRACE, OwnHeaders, OwnRequestIds, RequestMiddleware
-from serve_app.telemetry.observer import MAX_UNAUTHENTICATED, Observer
+from serve_app.telemetry.trace import MAX_UNAUTHENTICATED, Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.keys import principal_of_key
