@@ -13,7 +13,7 @@ from ray.serve.deployment import Application
 
 from deployments.operations import Operation
 from deployments.patience import USUAL
-from deployments.replica.builder import build_batch_deployment, build_model_deployment
+from deployments.replica.server import build_batch_deployment, build_model_deployment
 from deployments.state.config import check_database, resolve_state
 from deployments.tools.code_interpreter.replica import build_code_interpreter
 from serve_app.config import ServiceConfig

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from deployments.limits.contract import Gatekeeper
-from deployments.models.client.startup import ModelStartup
+from deployments.models.client.directory import ModelStartup
 from deployments.models.contract.engine import ModelDirectory
 from deployments.models.price import NO_PRICES, Prices
 from deployments.state.audit_log import AuditLog

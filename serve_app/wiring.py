@@ -25,8 +25,8 @@ from deployments.limits.left_elsewhere import RECENT_S, LeftElsewhere
 from deployments.limits.regions.proof import RegionTrust
 from deployments.limits.restoring import share_of
 from deployments.limits.snapshots import used_in_minute
+from deployments.models.client.directory import ModelStartup
 from deployments.models.client.remote import RemoteEngine
-from deployments.models.client.startup import ModelStartup
 from deployments.models.price import Prices
 from deployments.state.audit_log import AuditLog
 from deployments.state.batches.store import BatchStore

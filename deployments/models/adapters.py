@@ -1,6 +1,6 @@
-"""LoRA adapters: where a configuration says that they are, and how a replica gets their files.
+"""LoRA adapters: their sources in the configuration, and how a replica gets their files.
 
-A client's name for an adapter is only ever looked up among those of the configuration; it never becomes a path.
+A client's name for an adapter is only looked up among those of the configuration; it never becomes a path.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ class AdapterConfig(Section):
 
 
 def fetch_adapter(source: str) -> Path:
-    """Return the directory of an adapter's files, fetched first where they are in a bucket or on the hub.
+    """Return the directory of an adapter's files, and fetch them first from a bucket or the hub.
 
     Raises:
         FileNotFoundError: there is no adapter.
@@ -58,9 +58,9 @@ def fetch_adapter(source: str) -> Path:
 
 
 def _fetch_from_bucket(url: str, **options: Any) -> Path:
-    """Return a directory with the files that lie directly below a bucket's address.
+    """Return a directory with the files directly below a bucket's address.
 
-    Its name says which ones they are, so that it is fetched again when they change. It appears complete or not at all.
+    Its name depends on the files, so that changed files are fetched again. It appears complete or not at all.
     """
     url = url.rstrip("/")
     store = from_url(url, client_options={"allow_http": True}, **options)

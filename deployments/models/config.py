@@ -11,7 +11,7 @@ from deployments.models.contract.engine import Adapter, ModelCard
 from deployments.models.price import PriceConfig
 from deployments.operations import MODEL_OPERATIONS, Operation, Task, operations_of
 
-RELEASED = 1767225600  # `created` of a model that does not say: the first day of 2026, so that it never changes.
+RELEASED = 1767225600  # The default of `created`: the first day of 2026, so that it never changes.
 VLLM: Final = "vllm"
 _Offered = Annotated[
     Operation,
@@ -20,7 +20,7 @@ _Offered = Annotated[
 
 
 class BatchReplicas(Section):
-    """Replicas of a model that run nothing but the lines of batches; 0 lets them go when there are none."""
+    """Replicas of a model that run only lines of batches; with 0, they stop when there are no lines."""
 
     min_replicas: int = Field(default=0, ge=0, le=10_000)
     max_replicas: int = Field(ge=1, le=10_000)
@@ -38,39 +38,39 @@ class ModelConfig(Section):
     Args:
         id: the name that clients use, `<provider>/<name>` or a bare name.
         source: a hub id, a path, a bucket's address, `demo:NAME` or `package:NAME`.
-        engine: what runs the model: "vllm", or your own as "package.module:function", a coroutine function from this
-            configuration to a `deployments.replica.server.RunningEngine`.
+        engine: "vllm", or your own engine as "package.module:function", a coroutine function from this configuration
+            to a `deployments.replica.server.RunningEngine`.
         aliases: other names that clients may use.
-        task: `generate` for text, `embed` for vectors, `score` for a cross-encoder, which says how well two texts fit.
-        operations: what the model offers; by default all that its task allows.
+        task: `generate` for text, `embed` for vectors, `score` for a cross-encoder, which scores pairs of texts.
+        operations: the operations that the model offers; by default all that its task allows.
         owned_by: `owned_by` of the model object; by default the provider.
         created: `created` of the model object, in Unix seconds.
-        device: what the engine runs on.
+        device: the hardware of the engine.
         accelerator_type: the kind of GPU, as Ray names it.
         max_model_len: the context in tokens, here or in `engine_kwargs`.
         tool_parser: vLLM's parser of tool calls; without one the model offers no tools.
         reasoning_parser: vLLM's parser of reasoning.
         chat_template: a template in place of the model's own.
-        has_images: whether prompts may hold images.
+        has_images: whether prompts may contain images.
         dimensions: the sizes of vectors that clients may ask for.
         adapters: LoRA adapters by name; clients name one `ID:NAME`. `engine_kwargs` may set vLLM's `max_loras`,
             `max_cpu_loras` and `max_lora_rank`.
         adapters_from: the directory or bucket's address with a folder for each adapter that names no source.
-        price: what a million tokens cost; without it requests cost nothing.
+        price: the price of a million tokens; without it requests are free.
         env: environment variables of the engine's processes.
         max_concurrent_requests: how many requests run in one replica's engine at once.
-        max_queued_requests: how many more may wait for a replica. An account with less than an equal part of all these
-            places is accepted also when they are taken.
+        max_queued_requests: how many more may wait for a replica. If all places are taken, an account with less than an
+            equal part of them is still accepted.
         drain_s: how long a replica that stops waits for its running requests, in seconds.
-        stall_s: after how many seconds without any progress an engine is replaced.
+        stall_s: the seconds without any progress after which an engine is replaced.
         scale_to_zero_wait_s: how long a request waits for a first replica, in seconds.
-        resume_wait_s: how long a request whose replica or engine has died waits for another to go on with it, in
-            seconds. A stream pauses meanwhile; then its client gets an error.
+        resume_wait_s: how long a request whose replica or engine has died waits for another one, in seconds. A stream
+            pauses meanwhile; then its client gets an error.
         max_surge_percent: how many more replicas there may be while a new configuration goes live, in percent. Above
             0 the new ones start before the old ones go, and no request waits; if the cluster has no room for them, the
             old ones stay. 0, the default for GPUs, stops old ones first.
-        batch_replicas: replicas of its own for the lines of batches, beside those of `autoscaling_config`, whose other
-            fields hold for them too; without it lines run on the same replicas as requests, which go first.
+        batch_replicas: separate replicas for the lines of batches, with the other fields of `autoscaling_config`;
+            without it lines run on the same replicas as interactive requests, which go first.
         autoscaling_config, ray_actor_options, placement_group_config, engine_kwargs: as Ray and vLLM name them.
     """
 

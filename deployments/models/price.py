@@ -28,7 +28,7 @@ class PriceConfig(Section):
     Args:
         input: of prompts.
         cached_input: of the tokens of prompts that were in the prefix cache; by default `input`.
-        output: of what the model writes.
+        output: of generated tokens.
         flex_percent: how much of it a request with `service_tier: flex` costs, in percent.
         batch_percent: how much of it a line of a batch costs, in percent.
     """
@@ -71,7 +71,7 @@ class Prices:
         is_flex: bool = False,
         is_batch: bool = False,
     ) -> Costs:
-        """Return the cost of a request; none for a model without a price. `cached_tokens` are part of the prompt's."""
+        """Return the cost of a request; 0 for a model without a price. `prompt_tokens` include `cached_tokens`."""
         price = self.of(model)
         if price is None:
             return NO_COSTS
@@ -88,9 +88,8 @@ NO_PRICES = Prices({})
 
 
 def _per_token(price: float, percent: int) -> int:
-    """Return a share of a price for a million tokens as that of one token, in 10^-12 of the currency.
+    """Return a percentage of a price for a million tokens as the cost of one token, in 10^-12 of the currency.
 
-    10^-6 of the price, in 10^-12 of the currency, is the price times 10^6: a whole number, also of each percent, since
-    a price has four decimals at most.
+    The price times 10^6 is a whole number, also for each percent, since a price has at most four decimals.
     """
     return round(price * 10_000) * percent

@@ -1,7 +1,7 @@
-"""Turns the outputs of one choice into events, by vLLM's parsers of thoughts and tool calls.
+"""Turns the outputs of one choice into events, with vLLM's parsers of reasoning and tool calls.
 
-Answers that are streamed and those that are not take the same way, so they say the same, to the byte. A call that is
-cut by the answer's length stays as far as it came: it is neither closed, nor said as text.
+Streamed and whole answers take the same path, so they are equal to the byte. A call that is cut off by max tokens stays
+as it is: it is neither completed nor returned as text.
 """
 
 import re
@@ -16,19 +16,19 @@ from vllm.sampling_params import SamplingParams
 
 from deployments.models.contract.events import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
 
-# Beginnings of '{"name', as calls in plain JSON begin.
+# Beginnings of '{"name': calls in plain JSON start so.
 _BEGUN_CALL = re.compile(r'\s*\{\s*(?:"(?:n(?:a(?:m(?:e.*)?)?)?)?)?', re.DOTALL)
 
 
 _VLLMS_PREFIX = "chatcmpl-tool-"
 _NEVER = -100.0
-"""The bias with which a token is not chosen."""
+"""The bias that excludes a token."""
 
 
 class ChoiceParser:
-    """vLLM's parser for the output of one choice, and what it has found so far.
+    """vLLM's parser for the output of one choice, and the calls that it has found so far.
 
-    Where the request forbids calls, one that the model makes nevertheless is neither returned, nor said as text.
+    If the request forbids calls, a call that the model writes nevertheless is neither returned as a call nor as text.
     """
 
     def __init__(self, parser: Parser, request: ChatCompletionRequest) -> None:
@@ -45,17 +45,17 @@ class ChoiceParser:
 
     @property
     def has_broken_off(self) -> bool:
-        """Whether the arguments of a call are not whole."""
+        """Whether the arguments of a call are incomplete."""
         return not all(_is_json("".join(pieces)) for pieces in self._calls.values())
 
     @property
     def marker(self) -> int | None:
-        """The token with which calls begin, where they have one of their own."""
+        """The token that starts calls; None if there is no single token for it."""
         tools = self.parser.tool_parser
         return None if tools is None else tools.vocab.get(_marker_of(tools))
 
     def forbid_calls(self, params: SamplingParams) -> None:
-        """Keep the model from calls that the request forbids, where they begin with a token of their own."""
+        """Exclude calls that the request forbids, if a token of their own starts them."""
         if self._hides_calls and self.marker is not None:
             params.logit_bias = {**(params.logit_bias or {}), self.marker: _NEVER}
 
@@ -75,7 +75,7 @@ class ChoiceParser:
         return events
 
     def _rest(self, choice: int, prompt_token_ids: list[int] | None) -> list[Event]:
-        """Return what the parser holds back of an answer that is cut; a call with half a name is none."""
+        """Return the events that the parser holds back at a cut; a call with half a name is dropped."""
         begun = dict(self._calls)
         rest = self._parsed(choice, "", [], prompt_token_ids, finished=True)
         self._calls = begun
@@ -86,14 +86,14 @@ class ChoiceParser:
         ]
 
     def _writes_json(self) -> bool:
-        """Return whether what the parser holds back of arguments is as the model wrote it, and not made of tags."""
+        """Return whether arguments that the parser holds back are JSON of the model, not converted from tags."""
         engine = getattr(self.parser.tool_parser, "_parser_engine", None)
         return engine is not None and bool(engine.parser_engine_config.tool_args_json)
 
     def _pieces(self, part: CompletionOutput) -> list[tuple[str, list[int]]]:
-        """Return an output as pieces of about a token, which parsers of calls in text take better than many at once.
+        """Split an output into pieces of about one token, which parsers of calls in text handle better.
 
-        A parser that reads tokens gets them together with their text.
+        A parser that reads tokens gets them in one piece, with their text.
         """
         text, token_ids = part.text, list(part.token_ids)
         parser, num_pieces = self.parser, len(part.token_ids)
@@ -137,7 +137,7 @@ class ChoiceParser:
         events: list[Event] = []
         if call not in self._calls and function is not None and function.name:
             self._calls[call] = []
-            # Some models read ids of a form of their own; only vLLM's general one gets OpenAI's.
+            # Some models read ids of their own format; only vLLM's general format becomes OpenAI's.
             call_id = (call_id or str(make_tool_call_id())).replace(_VLLMS_PREFIX, "call_", 1)
             events.append(ToolCallStart("tool_call", choice, call, call_id, function.name))
         if function is not None and function.arguments and call in self._calls:
@@ -146,9 +146,9 @@ class ChoiceParser:
         return events
 
     def _held_back(self, is_cut: bool) -> str:
-        """Return text at the end of an answer that the parser took for the beginning of a call, and that is none.
+        """Return text at the end of an answer that the parser held back as the possible start of a call.
 
-        Parsers that end their work by themselves hold nothing back.
+        Engine-based parsers hold nothing back at the end.
         """
         tools = self.parser.tool_parser
         if self._calls or tools is None or self._request.tool_choice not in (None, "auto"):
@@ -174,11 +174,11 @@ def _is_json(text: str) -> bool:
 
 
 def marks_calls(parser: Parser | None) -> bool:
-    """Return whether a model marks its calls, so that no other text can be taken for one."""
+    """Return whether a model marks its calls, so that other text cannot look like a call."""
     tools = None if parser is None else parser.tool_parser
     return tools is not None and (bool(tools.engine_based_streaming) or bool(_marker_of(tools)))
 
 
 def _marker_of(tools: Any) -> str:
-    """Return the text that begins a call; "" if the parser has none."""
+    """Return the text that starts a call; "" if the parser has none."""
     return getattr(tools, "tool_call_start_token", None) or getattr(tools, "bot_token", None) or ""

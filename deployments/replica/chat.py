@@ -1,7 +1,7 @@
 """Chat completions inside the replica: a validated body becomes tokens, and tokens become rendered bytes.
 
-vLLM's own classes render prompts and parse tools and reasoning, so every model that vLLM knows works.
-Plain text never passes through them: it goes from the engine's output straight to the wire.
+vLLM's own classes render prompts, and parse tool calls and reasoning, so every model that vLLM knows works. Plain text
+skips them: it goes from the engine's output straight to the client.
 """
 
 import asyncio
@@ -21,23 +21,21 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from deployments.channel.server import Reply
-from deployments.models.contract.payer import payer_of
+from deployments.models.contract.engine import payer_of
 from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer
-from deployments.replica.adapters import Adapters
 from deployments.replica.chat_answer import ChatAnswer
 from deployments.replica.logprobs import TokenBytes
 from deployments.replica.refusals import check_prompt_logprobs, refusal_of, refused
 from deployments.replica.resume.written import WrittenTokens
-from deployments.replica.runners import RunnerContext, find_lora, model_named
+from deployments.replica.runners import Adapters, RunnerContext, find_lora, model_named
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
-from deployments.replica.schemas.either import answer_of, calls_or_answer, has_either, on_lines
 from deployments.replica.schemas.requested import forms_to_compile, held_to
+from deployments.replica.structural_tags import answer_of, calls_or_answer, has_either, move_tag, on_lines
 from deployments.replica.submit import generate
-from deployments.replica.white_space import move_tag
 
 _HARDLY = -20.0
-"""The logarithm of a probability: one in half a billion."""
+"""The logarithm of a probability of one in half a billion."""
 
 
 class ChatRunner:
@@ -61,24 +59,15 @@ class ChatRunner:
         self._model_id = model_id
         self._preparing = preparing
         self._token_bytes = TokenBytes()
-        self._has_reasoning = bool(
-            serving.online_renderer.parser and serving.online_renderer.parser.reasoning_parser_cls
-        )
+        self._has_reasoning = bool(serving.parser_cls and serving.parser_cls.reasoning_parser_cls)
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
-        """Carry out one request.
-
-        Raises:
-            EngineError: it does not run, or breaks off.
-        """
+        """Carry out one request, or raise an `EngineError`."""
         fields = orjson.loads(body)
         lora = await find_lora(self._adapters, header)
         account, _ = payer_of(header["cache_salt"])
         forms = forms_to_compile(fields, "functions" if header["render"] == "functions" else "tools")
-        tried = [
-            (form, await self._schemas.check(form.text, form.param, form.form, form.tools, account=account))
-            for form in forms
-        ]
+        tried = [(form, await self._schemas.check(form, account)) for form in forms]
         held = held_to(fields, tried) if tried else None
         async with self._preparing.turn(header["priority"], account):
             engine_input, params, answer = await self._prepare(header, fields, held, reply)
@@ -112,10 +101,10 @@ class ChatRunner:
         answer: ChatAnswer,
         lora: LoRARequest | None,
     ) -> None:
-        """Leave calls out of a grammar of calls or an answer, where the model itself would hardly begin one.
+        """Leave calls out of a grammar of calls or an answer, if the model is very unlikely to begin one.
 
-        The grammar forbids the text that the model would begin with. Of what is left, all may be as unlikely, and a
-        model would call tools by chance.
+        The grammar may forbid the text that the model wants to begin with. If all the rest is equally unlikely, a model
+        would call tools by chance.
         """
         form, first = params.structured_outputs, answer.first_of_calls
         if first is None or form is None or form.structural_tag is None:
@@ -124,7 +113,7 @@ class ChatRunner:
         look = SamplingParams(
             max_tokens=1,
             logprob_token_ids=[first],
-            prompt_logprobs=params.prompt_logprobs,  # The answer takes what belongs to the prompt from here.
+            prompt_logprobs=params.prompt_logprobs,  # The answer takes the prompt's log probabilities from here.
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         params.prompt_logprobs = None
@@ -137,7 +126,7 @@ class ChatRunner:
             priority=header["priority"],
             lora_request=lora,
         )
-        answer.note_prompt(outputs[-1])  # The engine has read it now: for the answer itself it is in the cache.
+        answer.note_prompt(outputs[-1])  # Now: for the answer itself the prompt is in the cache.
         (logprobs,) = outputs[-1].outputs[0].logprobs
         if logprobs[first].logprob < _HARDLY:
             form.structural_tag = answer_of(form.structural_tag)
@@ -147,10 +136,7 @@ class ChatRunner:
     ) -> tuple[dict[str, Any], SamplingParams, ChatAnswer]:
         """Return the engine's input and sampling parameters, and the answer that takes its outputs.
 
-        `held` asks for the forms of `fields` by schemas that a grammar keeps.
-
-        Raises:
-            EngineError: the engine will not run this request.
+        `held` is the body with rewritten schemas, None for a request without forms.
         """
         with refused("messages"):
             request = self._parse(header, fields)
@@ -165,7 +151,17 @@ class ChatRunner:
         renderer = self._renderer(header, request, engine_input)
         if request.logprobs:
             await self._token_bytes.load(self._serving.renderer.tokenizer)
-        answer = self._answer(header, request, renderer, reply, prompt_token_ids, self._echo(request, conversation))
+        answer = ChatAnswer(
+            self._serving,
+            request,
+            renderer,
+            reply,
+            self._parsers(request),
+            prompt_token_ids,
+            header,
+            self._token_bytes,
+            self._echo(request, conversation),
+        )
         with refused("messages"):
             max_tokens = get_max_tokens(
                 self._serving.model_config.max_model_len,
@@ -180,38 +176,34 @@ class ChatRunner:
         return engine_input, params, answer
 
     def _hold(self, header: dict[str, Any], request: ChatCompletionRequest, held: dict[str, Any]) -> None:
-        """Hold a rendered request to the schemas of `held`; its prompt shows those of the client.
-
-        vLLM makes the grammar of tools where it renders the prompt, so it does that once more.
-        """
+        """Hold a rendered request to the rewritten schemas of `held`; its prompt keeps the client's schemas."""
         if has_either(held):
-            calls = self._with_grammar(header, {**held, "response_format": None, "tool_choice": "required"})
-            form = calls.structured_outputs
+            calls = self._parse(header, {**held, "tool_choice": "required", "messages": []})
+            answer = calls.extract_structured_outputs()
+            calls.structured_outputs = calls.response_format = None
+            form = self._guided(calls).structured_outputs
             if form is not None and form.structural_tag is not None:
-                form.structural_tag = calls_or_answer(held, on_lines(form.structural_tag))
+                form.structural_tag = calls_or_answer(answer, on_lines(form.structural_tag))
                 request.structured_outputs, request.response_format = form, None
                 return
-        stand_in = self._with_grammar(header, held)
+        stand_in = self._guided(self._parse(header, {**held, "messages": []}))
         form = request.structured_outputs = stand_in.structured_outputs
         is_forced = held.get("tool_choice") not in (None, "auto", "none")
         if is_forced and form is not None and form.structural_tag is not None:
             form.structural_tag = on_lines(form.structural_tag)
         request.response_format = stand_in.response_format
 
-    def _with_grammar(self, header: dict[str, Any], fields: dict[str, Any]) -> ChatCompletionRequest:
-        """Return a request for the same forms, with the grammar that vLLM makes of its tools."""
-        renderer = self._serving.online_renderer
-        request = self._parse(header, {**fields, "messages": []})
-        if renderer.parser is not None:
-            kwargs = self._serving._effective_chat_template_kwargs(request)
-            parser = renderer.parser(
-                renderer.renderer.get_tokenizer(),
-                request.tools,
-                model_config=renderer.model_config,
-                chat_template_kwargs=kwargs,
-            )
-            request = parser.adjust_request(request=request)
-        return request
+    def _guided(self, request: ChatCompletionRequest) -> ChatCompletionRequest:
+        """Return a request with the grammar that vLLM creates for its tools when it renders."""
+        return request if self._serving.parser_cls is None else self._parser(request).adjust_request(request=request)
+
+    def _parser(self, request: ChatCompletionRequest) -> Parser:
+        return self._serving.parser_cls(
+            self._serving.renderer.tokenizer,
+            request.tools,
+            chat_template_kwargs=self._serving._effective_chat_template_kwargs(request),
+            model_config=self._serving.model_config,
+        )
 
     def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> ChatCompletionRequest:
         move_tag(fields)
@@ -220,7 +212,7 @@ class ChatRunner:
         if not header["stream"]:
             fields.pop("stream_options", None)
         fields["cache_salt"] = header["cache_salt"] or None
-        # The interface's defaults, where vLLM would take the model's own.
+        # OpenAI's defaults; vLLM would take the model's.
         if fields.get("temperature") is None:
             fields["temperature"] = 1.0
         if fields.get("top_p") is None:
@@ -230,41 +222,22 @@ class ChatRunner:
         return ChatCompletionRequest.model_validate(fields)
 
     def _echo(self, request: ChatCompletionRequest, conversation: list[Any]) -> str:
-        """Return the text of the last message where the answer is to begin with it: it has the answer's role."""
+        """Return the text of the last message, if the answer must begin with it; "" otherwise."""
         last = conversation[-1] if conversation else {}
         if not request.echo or last.get("role") != self._serving.get_chat_request_role(request):
             return ""
         content = last.get("content") or ""
         return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
 
-    def _answer(
-        self,
-        header: dict[str, Any],
-        request: ChatCompletionRequest,
-        renderer: Renderer,
-        reply: Reply,
-        prompt_token_ids: list[int],
-        echo: str,
-    ) -> ChatAnswer:
-        needs_parser = self._has_reasoning or bool(request.tools)
-        parsers: list[Parser] = []
-        if needs_parser and self._serving.parser_cls is not None:
-            kwargs = self._serving._effective_chat_template_kwargs(request)
-            parsers = [
-                self._serving.parser_cls(
-                    self._serving.renderer.tokenizer,
-                    request.tools,
-                    chat_template_kwargs=kwargs,
-                    model_config=self._serving.model_config,
-                )
-                for _ in range(request.n or 1)
-            ]
-            if not request.tools:  # What looks like a call is text.
-                for parser in parsers:
-                    parser._tool_parser = None
-        return ChatAnswer(
-            self._serving, request, renderer, reply, parsers, prompt_token_ids, header, self._token_bytes, echo
-        )
+    def _parsers(self, request: ChatCompletionRequest) -> list[Parser]:
+        """Return a parser for each choice; none if there are neither tools nor reasoning."""
+        if self._serving.parser_cls is None or not (self._has_reasoning or request.tools):
+            return []
+        parsers = [self._parser(request) for _ in range(request.n or 1)]
+        if not request.tools:  # Text that looks like a call is text.
+            for parser in parsers:
+                parser._tool_parser = None
+        return parsers
 
     def _renderer(
         self, header: dict[str, Any], request: ChatCompletionRequest, engine_input: dict[str, Any]
@@ -278,20 +251,20 @@ class ChatRunner:
             shown["prompt_token_ids"] = engine_input.get("prompt_token_ids")
         if request.return_prompt_text:
             shown["prompt_text"] = engine_input.get("prompt")
-        said: Any = {
+        shared: Any = {
             "fingerprint": self._serving.system_fingerprint,
             "service_tier": header.get("service_tier", "default"),
             "shown": shown,
             "has_functions": header["render"] == "functions",
         }
         if not header["stream"]:
-            return ChatBody(*head, **said)
+            return ChatBody(*head, **shared)
         options = request.stream_options
-        return ChatChunks(*head, include_usage=bool(options and options.include_usage), **said)
+        return ChatChunks(*head, include_usage=bool(options and options.include_usage), **shared)
 
 
 def create_runner(context: RunnerContext) -> ChatRunner | None:
-    """Return what runs chats on an engine, None where its model writes none."""
+    """Return the runner of chats; None if the model does not support them."""
     serving = context.find_serving("chat")
     if serving is None:
         return None

@@ -1,7 +1,7 @@
-"""The answer to one chat while it is made: vLLM's outputs go in, rendered bytes go out.
+"""The answer to one chat: vLLM's outputs go in, rendered bytes go out.
 
-Answers with tools or thoughts pass through vLLM's parsers; plain text goes from the engine's output straight to the
-wire. `chat` makes one for each request.
+Answers with tools or reasoning pass through vLLM's parsers; plain text goes from the engine's output straight to the
+client. `chat` creates one `ChatAnswer` for each request.
 """
 
 from typing import Any
@@ -30,15 +30,15 @@ from deployments.models.contract.render import ChatBody, ChatChunks, Renderer
 from deployments.models.contract.steps import PromptTokens, Written, pack_prompt, pack_step
 from deployments.replica.calls import ChoiceParser
 from deployments.replica.logprobs import TokenBytes, chat_logprobs, prompt_logprobs_to_wire
-from deployments.replica.runners import end_with
+from deployments.replica.runners import end_with, summary_of
 from deployments.replica.submit import queued_s_of
 
 
 class ChatAnswer:
-    """The answer to one chat request while it is made: the engine's outputs go in, bytes go out.
+    """The answer to one chat request while it is generated.
 
-    `echo` is text of the prompt that each choice begins with. `usage` counts the tokens so far; `finish_reasons` has an
-    entry for each choice, empty until it has ended.
+    `echo` is text of the prompt that each choice starts with. `usage` counts the tokens so far; `finish_reasons` has an
+    entry for each choice, empty until the choice has ended.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ChatAnswer:
         self._prompt_token_ids = prompt_token_ids
         self._echo = echo
         self._echoed: set[int] = set()
-        self._shows_metadata = request.include_reasoning or not parsers  # Tokens would tell the thoughts.
+        self._shows_metadata = request.include_reasoning or not parsers  # Tokens would reveal the reasoning.
         self._shows_tokens = bool(request.return_token_ids) and self._shows_metadata
         self._is_plain = not (parsers or request.logprobs or self._shows_tokens or echo)
         options = request.stream_options
@@ -80,23 +80,23 @@ class ChatAnswer:
 
     @property
     def takes_steps(self) -> bool:
-        """Whether this must get every step of the engine, even if the answer is not streamed."""
+        """Whether the answer needs every step of the engine, even if it is not streamed."""
         return bool(self._parsers)
 
     @property
     def first_of_calls(self) -> int | None:
-        """The token with which this answer begins if it is a call; None where that is not one token, or a thought."""
+        """The token that starts calls in this answer; None if they start with several tokens or with reasoning."""
         if not self._parsers or not self.reasoning_arguments().get("reasoning_ended", True):
             return None
         return self._parsers[0].marker
 
     def forbid_calls(self, params: SamplingParams) -> None:
-        """Keep the model from calling tools, where the request says so."""
+        """Keep the model from calling tools, if the request forbids it."""
         if self._parsers:
             self._parsers[0].forbid_calls(params)
 
     def reasoning_arguments(self) -> dict[str, Any]:
-        """Return the engine's arguments about reasoning that the prompt may have begun already."""
+        """Return the engine's arguments about reasoning, which the prompt may have begun."""
         if not self._parsers or self._parsers[0].parser.reasoning_parser is None:
             return {}
         kwargs = self._serving._effective_chat_template_kwargs(self._request)
@@ -122,7 +122,7 @@ class ChatAnswer:
                 self._reply.write(piece)
 
     def note_prompt(self, output: RequestOutput) -> None:
-        """Count the prompt, of whose choices this is the first output, and how long it waited for its first step."""
+        """Count the prompt and its waiting time, from the first output of the request."""
         if self.written.prompts:
             return
         if self._queued_s is None:
@@ -138,7 +138,7 @@ class ChatAnswer:
             self._reply.write(b"", pack_prompt(0, self.written.prompts[0]))
 
     def take_again(self, part: CompletionOutput) -> None:
-        """Take an output that another engine has sent before; it is not sent again."""
+        """Take an output that another engine has sent already, without sending it again."""
         self._count(part)
         self._renderer.events(self._events(part, self._prompt_token_ids))
 
@@ -184,7 +184,7 @@ class ChatAnswer:
         end_with(self._reply, self._header, self._summary(), self._renderer.finish(self.usage))
 
     def abandon(self) -> None:
-        """Send the summary of an answer whose client has left: its tokens still count."""
+        """Send the summary after the client has left: the tokens still count."""
         self._count_reasoning()
         self._reply.end(self._summary())
 
@@ -193,10 +193,4 @@ class ChatAnswer:
         self.usage.reasoning_tokens = sum(choice.parser.count_reasoning_tokens(ids) for choice, ids in counted)
 
     def _summary(self) -> dict[str, Any]:
-        usage = self.usage
-        waited = {} if self._queued_s is None else {"queued_s": self._queued_s}
-        return {
-            "usage": [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens],
-            "finish_reasons": self.finish_reasons,
-            **waited,
-        }
+        return summary_of(self.usage, self.finish_reasons, self._queued_s)

@@ -1,31 +1,28 @@
-"""Legacy completions inside the replica, over vLLM's own serving class, whose output is put in OpenAI's shape."""
+"""Legacy completions inside the replica, over vLLM's own serving class, with the output in OpenAI's format."""
 
 import asyncio
 from copy import copy
 from typing import Any
 
 import orjson
-from vllm.entrypoints.openai.completion.protocol import CompletionRequest, CompletionResponse
+from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.lora.request import LoRARequest
 
 from deployments.channel.server import Reply
-from deployments.models.contract.engine import Usage
+from deployments.models.contract.engine import Usage, payer_of
 from deployments.models.contract.errors import EngineDied
-from deployments.models.contract.payer import payer_of
 from deployments.models.contract.render import DONE, usage_to_wire
 from deployments.models.contract.steps import Written, pack_prompt, pack_step
-from deployments.replica.adapters import Adapters
-from deployments.replica.gather import GatheringClient
+from deployments.replica.completion_clients import GatheringClient, SteppingClient
 from deployments.replica.logprobs import has_end_token
 from deployments.replica.refusals import check_prompt_logprobs, refusal_of, refused
-from deployments.replica.runners import RunnerContext, end_with, find_lora, model_named
+from deployments.replica.runners import Adapters, RunnerContext, end_with, find_lora, model_named, summary_of
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
 from deployments.replica.schemas.requested import forms_to_compile, held_to
-from deployments.replica.stepping import SteppingClient
-from deployments.replica.white_space import move_tag
+from deployments.replica.structural_tags import move_tag
 
 _LOGPROBS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
 
@@ -50,7 +47,6 @@ class CompletionRunner:
         self._model_id = model_id
 
     async def _render(self, request: CompletionRequest) -> Any:
-        """Return what vLLM renders, when it is the request's turn."""
         async with self._preparing.turn(request.priority, payer_of(request.cache_salt)[0]):
             rendered = await self._render_at_once(request)
         if not isinstance(rendered, ErrorResponse):
@@ -59,16 +55,12 @@ class CompletionRunner:
         return rendered
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
-        """Carry out one request.
-
-        Raises:
-            EngineError: it does not run, or breaks off.
-        """
+        """Carry out one request, or raise an `EngineError`."""
         fields = orjson.loads(body)
         lora = await find_lora(self._adapters, header)
         account, _ = payer_of(header["cache_salt"])
         forms = forms_to_compile(fields)
-        tried = [(form, await self._schemas.check(form.text, form.param, form.form, account=account)) for form in forms]
+        tried = [(form, await self._schemas.check(form, account)) for form in forms]
         options = fields.pop("stream_options", None) or {}
         with refused("prompt"), self._schemas.following(forms, account):
             request = self._parse(header, held_to(fields, tried))
@@ -113,9 +105,8 @@ class CompletionRunner:
             async for line in answer:
                 stream.take(line, model_named(self._model_id, header))
         except asyncio.CancelledError:
-            reply.end(
-                _summary(stream.tally.usage, [], client.queued_s)
-            )  # The tokens of a client that left still count.
+            # The tokens of a client that left still count.
+            reply.end(summary_of(stream.tally.usage, [], client.queued_s))
             raise
         stream.end()
 
@@ -123,31 +114,20 @@ class CompletionRunner:
         self, request: CompletionRequest, header: dict[str, Any], reply: Reply, lora: LoRARequest | None
     ) -> None:
         serving = copy(self._serving)
-        serving.engine_client = gathering = GatheringClient(self._serving.engine_client, lora)
+        serving.engine_client = client = GatheringClient(self._serving.engine_client, lora)
         task = asyncio.current_task()
         try:
             answer = await serving.create_completion(request)
-            if task is not None and task.cancelling():  # vLLM makes an answer of it that the client has gone.
+            if task is not None and task.cancelling():  # vLLM returns an answer when the client has left.
                 raise asyncio.CancelledError
         except asyncio.CancelledError:
-            reply.end(_summary(gathering.usage, [], gathering.queued_s))
+            reply.end(summary_of(client.usage, [], client.queued_s))
             raise
         if isinstance(answer, ErrorResponse):
             raise refusal_of(answer, "prompt")
-        self._send_whole(answer, header, reply, gathering.queued_s, shows_end=request.include_stop_str_in_output)
-
-    def _send_whole(
-        self,
-        answer: CompletionResponse,
-        header: dict[str, Any],
-        reply: Reply,
-        queued_s: float | None,
-        *,
-        shows_end: bool,
-    ) -> None:
         body = answer.model_dump()
         usage = _usage(body["usage"])
-        choices = [_choice(choice, shows_end=shows_end) for choice in body["choices"]]
+        choices = [_choice(choice, shows_end=request.include_stop_str_in_output) for choice in body["choices"]]
         whole = orjson.dumps(
             {
                 "id": body["id"],
@@ -159,12 +139,12 @@ class CompletionRunner:
                 "system_fingerprint": body.get("system_fingerprint"),
             }
         )
-        summary = _summary(usage, [choice["finish_reason"] for choice in choices], queued_s)
+        summary = summary_of(usage, [choice["finish_reason"] for choice in choices], client.queued_s)
         end_with(reply, header, summary, whole)
 
 
 def create_runner(context: RunnerContext) -> CompletionRunner | None:
-    """Return what runs completions on an engine, None where its model writes none."""
+    """Return the runner of completions; None if the model does not support them."""
     serving = context.find_serving("completion")
     if serving is None:
         return None
@@ -172,7 +152,7 @@ def create_runner(context: RunnerContext) -> CompletionRunner | None:
 
 
 class _Stream:
-    """What vLLM's serving class yields for one request, on its way to the reply."""
+    """Passes the stream of vLLM's serving class for one request on to the reply."""
 
     def __init__(
         self,
@@ -200,11 +180,7 @@ class _Stream:
         self._last = b""
 
     def take(self, line: str, model_id: str) -> None:
-        """Take the next line.
-
-        Raises:
-            Exception: what the engine raised, or EngineDied where it did not say.
-        """
+        """Take the next line; raises the engine's error, or EngineDied if that is unknown."""
         data = line.removeprefix("data: ").strip()
         if data == "[DONE]":
             self._last += DONE
@@ -247,21 +223,20 @@ class _Stream:
         self._reply.write(_event(chunk), pack_step(index, tokens.token_ids) if self._takes_notes else b"")
 
     def _count_cached(self) -> None:
-        """Count the cached tokens as vLLM does: those of the prompt whose answer began first."""
-        for prompt in self._client.prompts.values():
-            self._usage.cached_tokens = prompt.num_cached
-            return
+        """Count the cached tokens of the prompt whose answer began first, as vLLM does."""
+        if self._client.prompts:
+            self._usage.cached_tokens = next(iter(self._client.prompts.values())).num_cached
 
     def end(self) -> None:
         """Send the end of the answer and the summary."""
         self._count_cached()
         reasons = [self._reasons[index] for index in sorted(self._reasons)]
-        summary = _summary(self._usage, reasons, self._client.queued_s)
+        summary = summary_of(self._usage, reasons, self._client.queued_s)
         end_with(self._reply, self._header, summary, self._last)
 
 
 class Tally:
-    """The usage of a stream so far: vLLM reports it per choice with its prompt, and in total only at the end."""
+    """The usage of a stream so far; vLLM reports it for each choice with its prompt, and in total only at the end."""
 
     def __init__(self, choices_per_prompt: int) -> None:
         self._choices_per_prompt = choices_per_prompt
@@ -273,7 +248,7 @@ class Tally:
 
     @property
     def usage(self) -> Usage:
-        """The total of all choices and prompts, each prompt counted once."""
+        """The total of all choices and prompts; each prompt counts once."""
         prompts = {index // self._choices_per_prompt: seen for index, seen in self._seen.items()}
         return Usage(
             sum(seen.prompt_tokens for seen in prompts.values()),
@@ -309,11 +284,3 @@ def _choice(choice: dict[str, Any], *, shows_end: bool) -> dict[str, Any]:
 def _usage(usage: dict[str, Any]) -> Usage:
     details = usage.get("prompt_tokens_details") or {}
     return Usage(usage["prompt_tokens"], usage.get("completion_tokens") or 0, details.get("cached_tokens") or 0)
-
-
-def _summary(usage: Usage, finish_reasons: list[str], queued_s: float | None) -> dict[str, Any]:
-    return {
-        "usage": [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens],
-        "finish_reasons": finish_reasons,
-        **({} if queued_s is None else {"queued_s": queued_s}),
-    }

@@ -1,4 +1,4 @@
-"""Embeddings inside the replica, over vLLM's own serving class; input that is too long is truncated, never refused."""
+"""Embeddings inside the replica, over vLLM's own serving class; longer input than the context is truncated."""
 
 import base64
 from typing import Any
@@ -9,8 +9,9 @@ from vllm.entrypoints.pooling.embed.protocol import EmbeddingCompletionRequest
 from vllm.entrypoints.pooling.embed.serving import ServingEmbedding
 
 from deployments.channel.server import Reply
+from deployments.models.contract.engine import Usage
 from deployments.replica.refusals import refused
-from deployments.replica.runners import RunnerContext, end_with
+from deployments.replica.runners import RunnerContext, end_with, summary_of
 
 TRUNCATE_TO_CONTEXT = -1
 _PASSED_ON = ("dimensions", "truncate_prompt_tokens", "truncation_side", "add_special_tokens", "use_activation")
@@ -25,11 +26,7 @@ class EmbeddingRunner:
         self._model_id = model_id
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
-        """Carry out one request.
-
-        Raises:
-            EngineError: it does not run.
-        """
+        """Carry out one request, or raise an `EngineError`."""
         fields = orjson.loads(body)
         as_floats = fields.get("encoding_format", "float") != "base64"
         passed_on = _PASSED_ON if as_floats else _PASSED_ON + _FORM_OF_BYTES
@@ -59,16 +56,16 @@ class EmbeddingRunner:
             "model": self._model_id,
             "usage": {"prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens},
         }
-        summary = {"usage": [prompt_tokens, 0, 0, 0], "finish_reasons": []}
+        summary = summary_of(Usage(prompt_tokens))
         end_with(reply, header, summary, orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY))
 
 
 def create_runner(context: RunnerContext) -> EmbeddingRunner | None:
-    """Return what makes embeddings on an engine, None where its model makes none."""
+    """Return the runner of embeddings; None if the model does not support them."""
     serving = context.find_serving("embedding")
     return None if serving is None else EmbeddingRunner(serving, context.model_id)
 
 
 def _floats(encoded: str) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return the vector (dimensions,) that vLLM sent as base64 of little-endian 32-bit floats."""
+    """Return the vector (dimensions,) from base64 of little-endian 32-bit floats."""
     return np.frombuffer(base64.b64decode(encoded), dtype="<f4")

@@ -1,8 +1,8 @@
 """Records vLLM's metrics four times a second instead of at every step.
 
-A step of 64 streams makes eighty calls into Ray's metrics, which took a fifth of the replica's CPU time. Here the
-reports of steps are gathered and recorded together. Counts stay exact. Of inter-token latencies, each step leaves one,
-the mean over its tokens: tokens of one step waited equally long, and tokens that come in pieces waited several steps.
+A step of 64 streams makes eighty calls into Ray's metrics, which took a fifth of the replica's CPU time. So the reports
+of steps are gathered and recorded together. Counts stay exact. Each step leaves one inter-token latency, the mean over
+its tokens: the tokens of one step waited equally long, and tokens that come in pieces waited several steps.
 """
 
 import time
@@ -45,7 +45,7 @@ class GatheringStatLogger(ray_wrappers.RayPrometheusStatLogger):  # type: ignore
         mm_cache_stats: Any = None,
         engine_idx: int = 0,
     ) -> None:
-        """Gather the report of one step (called by vLLM)."""
+        """Gather the report of one step; called by vLLM."""
         if iteration_stats is not None:
             self._gather(iteration_stats)
         if scheduler_stats is None:
@@ -79,7 +79,7 @@ class GatheringStatLogger(ray_wrappers.RayPrometheusStatLogger):  # type: ignore
 
 
 def _has_more(stats: SchedulerStats) -> bool:
-    """Return whether a step reports statistics that cannot be added up here."""
+    """Return whether a step reports statistics that cannot be added up."""
     return bool(
         stats.spec_decoding_stats
         or stats.kv_connector_stats
@@ -91,5 +91,5 @@ def _has_more(stats: SchedulerStats) -> bool:
 
 
 def gather_engine_metrics() -> None:
-    """Make engines that start in this process from now on gather their statistics."""
+    """Make all engines that start in this process afterwards gather their statistics."""
     ray_wrappers.RayPrometheusStatLogger = GatheringStatLogger

@@ -1,6 +1,6 @@
-"""The log probabilities of a chat's tokens, as OpenAI shows them.
+"""The log probabilities of a chat's tokens, in OpenAI's format.
 
-vLLM shows a token's bytes as those of its text. A token that is a part of a character has none of its own.
+vLLM gives a token the bytes of its text. A token that is a part of a character has no text of its own.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from vllm.logprobs import Logprob
 from vllm.outputs import CompletionOutput
 
 LEAST = -9999.0
-"""What stands for a probability of 0, whose logarithm JSON cannot say."""
+"""The logarithm of a probability of 0; JSON has no infinity."""
 
 
 class TokenBytes:
-    """The bytes of each token of a vocabulary, in order; empty until it is loaded."""
+    """The bytes of each token of a vocabulary, once it is loaded."""
 
     def __init__(self) -> None:
         self._vocabulary: list[bytes] = []
@@ -27,7 +27,7 @@ class TokenBytes:
             self._vocabulary = await asyncio.to_thread(_vocabulary_of, tokenizer)
 
     def of(self, token_id: int, text: str) -> list[int]:
-        """Return the bytes of a token; those of its text where the vocabulary does not have it."""
+        """Return the bytes of a token; the bytes of its text if the vocabulary lacks it."""
         if token_id < len(self._vocabulary):
             return list(self._vocabulary[token_id])
         return list(text.encode("utf-8", errors="replace"))
@@ -41,14 +41,14 @@ def _vocabulary_of(tokenizer: Any) -> list[bytes]:
 
 
 def has_end_token(finish_reason: str | None, stop_reason: int | str | None) -> bool:
-    """Return whether the last token of an answer's last part ended it, and is in no text."""
+    """Return whether a token ended an answer; that token is not part of the text."""
     return finish_reason == "stop" and not isinstance(stop_reason, str)
 
 
 def chat_logprobs(
     part: CompletionOutput, request: ChatCompletionRequest, tokenizer: Any, token_bytes: TokenBytes
 ) -> list[dict[str, Any]]:
-    """Return an entry for each token of a part whose text is shown, as `logprobs.content` has it."""
+    """Return the entries of `logprobs.content` for the tokens of a part whose text is shown."""
     token_ids, steps = list(part.token_ids), part.logprobs or []
     if has_end_token(part.finish_reason, part.stop_reason) and not request.include_stop_str_in_output:
         token_ids = token_ids[:-1]
@@ -71,7 +71,7 @@ def chat_logprobs(
 
 
 def prompt_logprobs_to_wire(prompt_logprobs: Any) -> list[dict[str, dict[str, Any]] | None]:
-    """Return the log probabilities of a prompt's tokens: for each, by the number of a token; the first has none."""
+    """Return a prompt's log probabilities: for each position, by token id; None for the first."""
     return [
         None
         if of_one is None

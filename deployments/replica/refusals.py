@@ -1,7 +1,4 @@
-"""Translates vLLM's exceptions into `EngineError`s, as several cannot even be unpickled in another process.
-
-Called by the replica's runners around what vLLM does for a request.
-"""
+"""Translates vLLM's exceptions into `EngineError`s; some of vLLM's cannot be unpickled in another process."""
 
 import contextlib
 import re
@@ -19,24 +16,20 @@ from deployments.models.contract.errors import (
     RequestRejected,
 )
 
-# The number of tokens is missing where vLLM finds a prompt too long by its characters.
+# The number of tokens is missing if vLLM finds a prompt too long by its characters.
 _TOO_LONG = re.compile(
     r"context length is (?P<limit>\d+) tokens(?:.* contains (?P<at_least>at least )?(?P<num>\d+) input tokens)?",
     re.DOTALL,
 )
 
 _NAMED = re.compile(r"`?([a-z_]+)`? (?:must be|value is) ")
-"""How vLLM begins where it names a field in its words alone."""
+"""How vLLM's messages begin that name a field only in their text."""
 _MAX_PROMPT_LOGPROBS_TOKENS = 2_048
-"""The engine holds a number for each token of the vocabulary, for each token of such a prompt: here up to 2.5 GB."""
+"""For each token of such a prompt the engine holds a number per token of the vocabulary: here up to 2.5 GB."""
 
 
 def check_prompt_logprobs(num_logprobs: int | None, num_prompt_tokens: int) -> None:
-    """Check that a prompt is short enough to show the log probabilities of its tokens, where they are asked for.
-
-    Raises:
-        RequestRejected: it is not.
-    """
+    """Raise RequestRejected if a prompt is too long for the log probabilities of its tokens, which are asked for."""
     if num_logprobs is not None and num_prompt_tokens > _MAX_PROMPT_LOGPROBS_TOKENS:
         raise RequestRejected(
             f"Invalid 'prompt_logprobs': they are shown of prompts with at most {_MAX_PROMPT_LOGPROBS_TOKENS} tokens, "
@@ -51,7 +44,7 @@ def refused(prompt_param: str) -> Iterator[None]:
     """Translate what vLLM raises; `prompt_param` is the field that holds the prompt.
 
     Raises:
-        EngineError: in place of vLLM's exception, and of a ValueError, which vLLM raises for bad requests.
+        EngineError: instead of vLLM's exceptions, and of a ValueError, which vLLM raises for bad requests.
     """
     try:
         yield
@@ -65,7 +58,7 @@ def refused(prompt_param: str) -> Iterator[None]:
         raise _rejected(error.args[0], error.parameter, prompt_param) from error
     except ValidationError as error:
         raise _rejected(error.errors()[0]["msg"], str(error.errors()[0]["loc"][0]), prompt_param) from error
-    except TypeError as error:  # Its words are about functions.
+    except TypeError as error:  # Its message is about Python functions.
         message = f"Invalid '{prompt_param}': a value has a type that the model cannot be given."
         raise RequestRejected(message, prompt_param, "invalid_type") from error
     except (VLLMClientError, ValueError) as error:
@@ -73,7 +66,7 @@ def refused(prompt_param: str) -> Iterator[None]:
 
 
 def refusal_of(response: ErrorResponse, prompt_param: str) -> EngineError:
-    """Return the error that an error response of vLLM stands for; `prompt_param` is the field that holds the prompt."""
+    """Return the error for an error response of vLLM; `prompt_param` is the field that holds the prompt."""
     error = response.error
     if error.code >= 500:
         return EngineDied("The engine failed while it ran the request.")

@@ -1,4 +1,4 @@
-"""Reranking inside the replica: the documents of a request, by their scores."""
+"""Reranking inside the replica: the documents of a request, sorted by their scores."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import orjson
 
 from deployments.channel.server import Reply
 from deployments.replica.runners import RunnerContext, end_with
-from deployments.replica.scoring import PairScorer
+from deployments.replica.score import PairScorer
 
 
 class RerankRunner:
@@ -16,11 +16,7 @@ class RerankRunner:
         self._scorer = scorer
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
-        """Carry out one request.
-
-        Raises:
-            EngineError: it does not run.
-        """
+        """Carry out one request, or raise an `EngineError`."""
         fields = orjson.loads(body)
         scored = await self._scorer.score(header, fields, reply)
         best = sorted(range(len(scored.scores)), key=lambda index: (-scored.scores[index], index))
@@ -40,6 +36,6 @@ class RerankRunner:
 
 
 def create_runner(context: RunnerContext) -> RerankRunner | None:
-    """Return what reranks with an engine, None where its model cannot."""
+    """Return the runner of reranking; None if the model does not support it."""
     serving = context.find_serving("scores")
     return None if serving is None else RerankRunner(PairScorer(serving, context.model_id))

@@ -1,29 +1,74 @@
-"""What runs each operation on an engine: one module of this package for each, named after the operation."""
+"""What the runners of all operations share; each operation has a module of its name in this package.
 
-from collections.abc import Callable
+vLLM keeps `max_loras` adapters ready to run and `max_cpu_loras` in memory. Each request loads its adapter first: vLLM
+would otherwise load an evicted adapter in the middle of a step, where a failure ends the engine.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
 
 from vllm.lora.request import LoRARequest
 
 from deployments.channel.server import Reply, Runner
-from deployments.models.contract.errors import RequestRejected
+from deployments.models.adapters import fetch_adapter
+from deployments.models.contract.engine import Usage
+from deployments.models.contract.errors import EngineError, RequestRejected
 from deployments.operations import Operation
-from deployments.replica.adapters import Adapters
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
 
-NO_USAGE = {"usage": [0, 0, 0, 0], "finish_reasons": []}
-"""The summary of an answer that no model worked for."""
+logger = logging.getLogger(__name__)
+
+
+class Adapters:
+    """The LoRA adapters of one engine, fetched once. `client` is vLLM's engine; `sources` are by name."""
+
+    def __init__(self, client: Any, model_id: str, sources: Mapping[str, str]) -> None:
+        self._client = client
+        self._model_id = model_id
+        self._sources = sources
+        self._numbers = {name: number for number, name in enumerate(sorted(sources), start=1)}
+        self._fetching: dict[str, asyncio.Task[Path]] = {}
+
+    async def use(self, name: str) -> LoRARequest:
+        """Load an adapter into the engine, and return what a request passes to the engine.
+
+        Raises:
+            RequestRejected: the model has no such adapter.
+            EngineError: its files are missing, or do not fit the model.
+        """
+        if name not in self._sources:
+            raise RequestRejected(f"The model `{self._model_id}` has no such adapter.", "model", "model_not_found")
+        try:
+            path = await asyncio.shield(self._fetched(name))
+            request = LoRARequest(name, self._numbers[name], str(path), base_model_name=self._model_id)
+            await self._client.add_lora(request)
+        except Exception as error:
+            # The operator's log may name the source; the client's error does not.
+            logger.error("The adapter %s of %s cannot be loaded: %s", name, self._model_id, error)
+            self._fetching.pop(name, None)
+            raise EngineError("The adapter cannot be loaded.") from None
+        return request
+
+    def _fetched(self, name: str) -> "asyncio.Task[Path]":
+        task = self._fetching.get(name)
+        if task is None:  # The first of many requests fetches, the others wait for it.
+            work = asyncio.to_thread(fetch_adapter, self._sources[name])
+            task = self._fetching[name] = asyncio.create_task(work)
+        return task
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerContext:
-    """What a runner can stand on.
+    """What a runner is created with.
 
-    `find_serving` returns vLLM's own serving class by its short name, such as "chat", None where the model has none.
-    `client` is vLLM's engine. `start_compiler` starts what tries JSON schemas out.
+    `find_serving` returns vLLM's own serving class by its short name, such as "chat"; None if the model has none.
+    `client` is vLLM's engine. `start_compiler` starts the compiler that tries JSON schemas.
     """
 
     model_id: str
@@ -34,8 +79,17 @@ class RunnerContext:
     adapters: Adapters | None = None
 
 
+def summary_of(usage: Usage, finish_reasons: list[str] | None = None, queued_s: float | None = None) -> dict[str, Any]:
+    """Return the summary that ends an answer."""
+    return {
+        "usage": [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens],
+        "finish_reasons": finish_reasons or [],
+        **({} if queued_s is None else {"queued_s": queued_s}),
+    }
+
+
 def end_with(reply: Reply, header: dict[str, Any], summary: dict[str, Any], last: bytes) -> None:
-    """End an answer with its last piece, in one frame where the reader can take that."""
+    """End an answer with its last piece; in one frame, if the reader supports that."""
     if header.get("takes_notes", False):
         reply.end(summary, last)
         return
@@ -45,11 +99,7 @@ def end_with(reply: Reply, header: dict[str, Any], summary: dict[str, Any], last
 
 
 async def find_lora(adapters: Adapters | None, header: dict[str, Any]) -> LoRARequest | None:
-    """Return the adapter that a request is for, loaded; None where it is for the model itself.
-
-    Raises:
-        EngineError: there is no such adapter, or it cannot be loaded.
-    """
+    """Return the loaded adapter of a request, or raise EngineError; None for a request to the model itself."""
     name: str | None = header.get("adapter")
     if name is None:
         return None
@@ -59,15 +109,11 @@ async def find_lora(adapters: Adapters | None, header: dict[str, Any]) -> LoRARe
 
 
 def model_named(model_id: str, header: dict[str, Any]) -> str:
-    """Return the name of the model in the answer to a request, which names its adapter."""
+    """Return the model's name in an answer: it includes the adapter."""
     name: str | None = header.get("adapter")
     return model_id if name is None else f"{model_id}:{name}"
 
 
 def create_runner(operation: Operation, context: RunnerContext) -> Runner | None:
-    """Return what runs an operation: what `create_runner` in its module returns, None where the model cannot.
-
-    Raises:
-        ImportError: it has no module.
-    """
+    """Return the runner of an operation, from its module; None if the model does not support the operation."""
     return cast(Runner | None, import_module(f"deployments.replica.{operation}").create_runner(context))

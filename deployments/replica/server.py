@@ -1,6 +1,8 @@
-"""The model replica: an engine, and the listener through which ingress replicas reach it.
+"""The model replica: an engine, the listener through which ingress replicas reach it, and its Serve deployment.
 
-Requests never pass through Serve. Importing this module loads no engine, as Serve imports it also to deploy the model.
+Requests never pass through Serve. Importing this module loads no engine, as Serve imports it to deploy the model too:
+so the deployment's options (name, bundles of resources, scaling) are worked out here. They equal those of
+`ray.serve.llm` for the same model, which a test compares; asking it would import vLLM, which takes ten seconds of CPU.
 """
 
 import gc
@@ -10,32 +12,39 @@ from typing import Any, Protocol, cast
 
 import ray
 from ray import serve
+from ray.serve.deployment import Application
 
 from deployments.channel.address import socket_path
 from deployments.channel.server import Capacity, ChannelServer, Reply, Runner
 from deployments.channel.tls import TlsFiles
 from deployments.models.config import VLLM, ModelConfig
+from deployments.log_handlers import keep_handlers_open
+from deployments.models.config import VLLM, BatchReplicas, ModelConfig, deployment_name
+from deployments.models.contract.engine import payer_of
 from deployments.models.contract.errors import EngineError, Overloaded, RequestRejected, to_channel
-from deployments.models.contract.payer import payer_of
 from deployments.patience import USUAL, Patience
 from deployments.replica.children import Guard
 from deployments.replica_process import keep_handlers_open, listen_on_own_address
+from deployments.replica.processes import Guard
+from deployments.replica_port import listen_on_own_address
 from deployments.routing.autoscaling import ONGOING
 
+# The time to stop the engine, on top of the time to drain.
+STOP_S = 20.0
 _GC_THRESHOLDS = (20_000, 10, 10)
-"""With Python's own (700, 10, 10) and hundreds of batch lines, the collector stops every request for 36 to 50 ms."""
+"""With Python's default (700, 10, 10) and hundreds of batch lines, the collector stops all requests for 36 to 50 ms."""
 
 
 class RunningEngine(Protocol):
-    """An engine that has started. `runners` has one for each operation that it supports."""
+    """An engine that has started, with a runner for each operation that it supports."""
 
     runners: dict[str, Runner]
 
     async def check_health(self) -> None:
-        """Raise when the engine must be replaced; called every few seconds."""
+        """Raise if the engine must be replaced; called every few seconds."""
 
     async def stop(self) -> None:
-        """End the engine and its processes; no request runs any more."""
+        """End the engine and its processes, after the last request."""
 
 
 def find_engine(name: str) -> Callable[[ModelConfig], Awaitable[RunningEngine]]:
@@ -54,7 +63,7 @@ def find_engine(name: str) -> Callable[[ModelConfig], Awaitable[RunningEngine]]:
 
 
 class OperationRunner:
-    """Sends each request to the runner of its operation, but no flex request that would have to wait."""
+    """Passes each request to the runner of its operation; refuses a flex request that would have to wait."""
 
     def __init__(self, runners: dict[str, Runner], model_id: str, has_waiting: Callable[[], bool]) -> None:
         self._runners = runners
@@ -62,24 +71,17 @@ class OperationRunner:
         self._has_waiting = has_waiting
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
-        """Carry out one request.
-
-        Raises:
-            ChannelError: it does not run, or breaks off.
-        """
+        """Carry out one request, or raise a `ChannelError`."""
+        runner = self._runners.get(header["operation"])
         try:
-            await self._run(header, body, reply)
+            if runner is None:
+                message = f"The model `{self._model_id}` does not support this operation."
+                raise RequestRejected(message, "model", "unsupported_value")
+            if header.get("service_tier") == "flex" and self._has_waiting():
+                raise Overloaded("Every place is taken.")
+            await runner.run(header, body, reply)
         except EngineError as error:
             raise to_channel(error) from error
-
-    async def _run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
-        runner = self._runners.get(header["operation"])
-        if runner is None:
-            message = f"The model `{self._model_id}` does not support this operation."
-            raise RequestRejected(message, "model", "unsupported_value")
-        if header.get("service_tier") == "flex" and self._has_waiting():
-            raise Overloaded("Every place is taken.")
-        await runner.run(header, body, reply)
 
 
 class ModelReplica:
@@ -105,22 +107,22 @@ class ModelReplica:
         path = socket_path(serve.get_replica_context().replica_id.unique_id)
         self._address = await self._channel.start(ray.util.get_node_ip_address(), path)
         gc.collect()
-        gc.freeze()  # The engine's classes stay for good; the collector need not walk them for every request.
+        gc.freeze()  # The engine's classes stay for good, so the collector need not walk them.
         gc.set_threshold(*_GC_THRESHOLDS)
 
     def _has_waiting(self) -> bool:
         return self._channel is not None and self._channel.has_waiting
 
     async def record_replica_metadata(self) -> dict[str, Any]:
-        """Return where this replica listens; Serve hands it to every handle (called by Serve, once)."""
+        """Return where this replica listens; Serve calls this once, and passes it to every handle."""
         return {"channel": self._address}
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
-        """Return how many requests run and wait here (called by Serve, periodically)."""
+        """Return how many requests run and wait here; called by Serve periodically."""
         return {ONGOING: float(self._channel.num_ongoing) if self._channel is not None else 0.0}
 
     async def check_health(self) -> None:
-        """Raise when this replica must be replaced (called by Serve, periodically)."""
+        """Raise if this replica must be replaced; called by Serve periodically."""
         if self._engine is not None:
             try:
                 await self._engine.check_health()
@@ -130,9 +132,9 @@ class ModelReplica:
             self._is_sick = False
 
     async def __del__(self) -> None:
-        """Let running requests end, then stop the engine (called by Serve on shutdown).
+        """Drain, then stop the engine; called by Serve on shutdown.
 
-        What runs in an engine that must be replaced may never end, and goes on elsewhere once the channel is closed.
+        Requests of a failed engine may never end: they continue on another replica once the channel is closed.
         """
         if self._channel is not None:
             if not self._is_sick:
@@ -143,5 +145,68 @@ class ModelReplica:
 
 
 def _payer_of(header: dict[str, Any]) -> str | None:
-    """Return the account of an interactive request."""
     return payer_of(header["cache_salt"])[0] if header["priority"] <= 0 else None
+
+
+def build_model_deployment(model: ModelConfig, tls: TlsFiles | None = None, patience: Patience = USUAL) -> Application:
+    """Return the Serve deployment of one model, not yet deployed."""
+    options = deployment_options(model)
+    return serve.deployment(ModelReplica, name=deployment_name(model.id), **options).bind(model, tls, patience)
+
+
+def build_batch_deployment(
+    model: ModelConfig, replicas: BatchReplicas, tls: TlsFiles | None = None, patience: Patience = USUAL
+) -> Application:
+    """Return a second Serve deployment of a model, for the lines of batches only, not yet deployed."""
+    scaling = {name: value for name, value in model.autoscaling_config.items() if name != "initial_replicas"}
+    own = model.model_copy(update={"autoscaling_config": {**scaling, **replicas.model_dump()}})
+    name = deployment_name(model.id, for_batches=True)
+    return serve.deployment(ModelReplica, name=name, **deployment_options(own)).bind(own, tls, patience)
+
+
+def deployment_options(model: ModelConfig) -> dict[str, Any]:
+    """Return Serve's options for the deployment of a model, as `serve.deployment` takes them."""
+    group = model.placement_group_config or {}
+    is_cpu = model.device == "cpu"
+    actor = _actor_options(model)
+    actor["runtime_env"] = {**actor.get("runtime_env", {}), "env_vars": dict(model.env)}
+    return {
+        "autoscaling_config": {
+            "target_ongoing_requests": max(1, model.max_concurrent_requests // 2),
+            **model.autoscaling_config,
+            "policy": {"policy_function": "deployments.routing.autoscaling:desired_replicas"},
+        },
+        "request_router_config": {"request_router_class": "deployments.routing.prefix_router:PrefixRouter"},
+        "ray_actor_options": actor,
+        "placement_group_bundles": placement_bundles(model),
+        "placement_group_strategy": group.get("strategy", "PACK"),
+        "max_surge_percent": model.max_surge_percent if model.max_surge_percent is not None else 100 * is_cpu,
+        "max_ongoing_requests": 1_000_000,  # No request comes through handles; the channel has the real bound.
+        "graceful_shutdown_timeout_s": model.drain_s + STOP_S,
+        "health_check_period_s": 5.0,
+        "health_check_timeout_s": 30.0,
+    }
+
+
+def placement_bundles(model: ModelConfig) -> list[dict[str, float]]:
+    """Return the resources of one replica: a bundle for each worker; the first one includes the replica itself."""
+    group = model.placement_group_config or {}
+    per_worker = group.get("bundle_per_worker")
+    if per_worker is None and not group.get("bundles"):
+        per_worker = {"CPU" if model.device == "cpu" else "GPU": 1}
+    bundles = (
+        [dict(per_worker) for _ in range(model.num_workers)] if per_worker else [dict(one) for one in group["bundles"]]
+    )
+    if model.accelerator_type is not None:
+        for bundle in bundles:
+            bundle.setdefault(f"accelerator_type:{model.accelerator_type}", 0.001)
+    actor = _actor_options(model)
+    own = {"CPU": actor["num_cpus"], "GPU": actor.get("num_gpus", 0), **actor.get("resources", {})}
+    if "memory" in actor:
+        own["memory"] = actor["memory"]
+    bundles[0] = {name: bundles[0].get(name, 0) + own.get(name, 0) for name in {*bundles[0], *own}}
+    return bundles
+
+
+def _actor_options(model: ModelConfig) -> dict[str, Any]:
+    return {"num_cpus": 0, **model.ray_actor_options}  # The engine's bundle is what the replica needs.

@@ -1,8 +1,8 @@
 """Submits a request to vLLM's engine so that the engine's output loop calls the request's sink directly.
 
 vLLM's own `generate` wakes one task per request and step, which at 64 streams costs as much as the rendering itself.
-Calling the sink directly needs three names that are not public in vLLM: only this module uses them, and a test fails
-when vLLM changes them.
+Calling the sink directly needs three private names of vLLM: only this module uses them, and a test fails when vLLM
+changes them.
 """
 
 import asyncio
@@ -21,25 +21,24 @@ from vllm.v1.engine.parallel_sampling import ParentRequest
 
 from deployments.models.contract.errors import EngineDied, RequestRejected
 from deployments.replica.resume.written import WrittenTokens, add_request, append, replay
-from deployments.replica.slow_grammar import SLOW_GRAMMAR, SlowGrammar
-from deployments.replica.streamed import as_streamed
-from deployments.replica.white_space import MOST, put_json_in_tag
+from deployments.replica.signals import SLOW_GRAMMAR, SlowGrammar, as_streamed
+from deployments.replica.structural_tags import MOST, put_json_in_tag
 
 Sink = Callable[[RequestOutput], None]
 
 
 class Generation(RequestOutputCollector):  # type: ignore[misc]  # vLLM is not typed here.
-    """One request inside the engine: calls its sink with every output, and can be awaited for its end."""
+    """One request inside the engine: calls its sink with every output; `wait` returns at its end."""
 
     def __init__(self, params: SamplingParams, request_id: str, sink: Sink, *, is_begun: bool = False) -> None:
-        """Take whether the answer goes on after tokens that were written before."""
+        """`is_begun`: the answer continues after tokens that another engine wrote."""
         super().__init__(params.output_kind, request_id)
         self._sink = sink
         self._is_guided = params.structured_outputs is not None and not is_begun
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, output: RequestOutput | Exception) -> None:
-        """Take an output from the engine. Never raises, as the caller serves every other request too."""
+        """Take an output from the engine. Never raises, as the caller serves all requests."""
         if self._end.done():
             return
         if isinstance(output, Exception):
@@ -56,28 +55,23 @@ class Generation(RequestOutputCollector):  # type: ignore[misc]  # vLLM is not t
             self._end.set_result(None)
 
     def leave(self) -> None:
-        """Take no more outputs: the last one of a request that is aborted would look like the end of its answer."""
+        """Take no more outputs: the last output of an aborted request looks like the end of its answer."""
         self._end.cancel()
 
     async def wait(self) -> None:
-        """Return when the last output has been taken.
-
-        Raises:
-            Exception: what the engine or the sink raised.
-        """
+        """Return after the last output; raises the error of the engine or the sink."""
         await self._end
 
 
 def _check_kept(output: RequestOutput, *, is_at_fault: bool) -> None:
-    """Check that the engine has not given the request up, and could keep the answer to its grammar.
+    """Check that the engine has neither aborted the request nor failed to follow its grammar.
 
-    Any other failure is the request's where it `is_at_fault`.
+    `is_at_fault` makes any other failure the request's own.
 
     Raises:
-        EngineDied: the engine has given the request up, though nobody told it to.
+        EngineDied: the engine aborted the request by itself.
         SlowGrammar: following the grammar takes too long.
-        RequestRejected: other fields of the request forbid every token that the grammar allows; another engine could
-            not keep the answer to it either.
+        RequestRejected: other fields of the request forbid every token that the grammar allows, on any engine.
     """
     for part in output.outputs:
         if part.finish_reason == "abort":
@@ -111,12 +105,11 @@ async def generate(
 ) -> None:
     """Run one request to its end, calling `sink` with every output; aborts it in the engine when cancelled.
 
-    `streamed` says that a client reads the answer as it comes, so that no token waits for others.
-
-    With `written` each choice continues after its part of those tokens; those that have ended with it do not run.
+    `streamed`: a client reads the answer as it comes, so no token waits for others. With `written`, each choice
+    continues after its tokens; choices that end with them do not run.
 
     Raises:
-        RequestRejected: a token of a bad word is none that the model writes.
+        RequestRejected: the model cannot write a token of a bad word.
         Exception: what the engine or the sink raised; the request is then aborted.
     """
     engine.check_admission(params.n, request_id)
@@ -158,10 +151,9 @@ async def generate(
 
 
 def _check_bad_words(params: SamplingParams, num_tokens: int) -> None:
-    """Check that bad words are made of tokens that the model writes.
+    """Check that the model can write the tokens of bad words; some tokenizers have more tokens than their model.
 
-    Some tokenizers have more. vLLM would write beyond the logits of the request, into those of another
-    (CVE-2026-93989).
+    vLLM would write beyond the request's logits, into those of another request (CVE-2026-93989).
     """
     if any(token_id >= num_tokens for word in params.bad_words_token_ids or () for token_id in word):
         raise RequestRejected(
@@ -211,7 +203,7 @@ class StallWatch:
     """Detects an engine that makes no progress while requests run; its own health check may still pass."""
 
     def __init__(self, engine: AsyncLLM, stall_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Take `stall_s`, after how many seconds without progress the engine has stalled."""
+        """`stall_s`: the seconds without progress after which the engine has stalled."""
         self._engine = engine
         self._stall_s = stall_s
         self._clock = clock
@@ -219,11 +211,7 @@ class StallWatch:
         self._moved_at = clock()
 
     def check(self) -> None:
-        """Check that the engine makes progress; called every few seconds.
-
-        Raises:
-            EngineDied: the same requests have had the same number of tokens for too long.
-        """
+        """Raise EngineDied if the engine has made no progress for too long; called every few seconds."""
         states = self._engine.output_processor.request_states
         seen = {
             request_id: state.detokenizer.num_output_tokens() if state.detokenizer is not None else 0
@@ -239,7 +227,7 @@ class StallWatch:
 
 
 def queued_s_of(output: RequestOutput) -> float | None:
-    """Return how long a request waited for its first step, in seconds; None where the engine does not say."""
+    """Return how long a request waited for its first step, in seconds; None if the engine does not report it."""
     times = output.metrics
     if times is None or not times.scheduled_ts or not times.queued_ts:
         return None

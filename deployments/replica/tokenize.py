@@ -1,6 +1,6 @@
-"""Tokenizing inside the replica, over vLLM's own serving class: the template and the tokenizer are the engine's.
+"""Tokenizing inside the replica, over vLLM's own serving class, with the engine's chat template and tokenizer.
 
-Nothing of it reaches the engine, so it waits for no turn among the requests that do.
+It does not reach the engine, so it does not wait for a turn among the requests that do.
 """
 
 from typing import Any
@@ -11,8 +11,9 @@ from vllm.entrypoints.serve.tokenize.protocol import TokenizeChatRequest, Tokeni
 from vllm.entrypoints.serve.tokenize.serving import ServingTokenization
 
 from deployments.channel.server import Reply
+from deployments.models.contract.engine import Usage
 from deployments.replica.refusals import refusal_of, refused
-from deployments.replica.runners import NO_USAGE, RunnerContext, end_with
+from deployments.replica.runners import RunnerContext, end_with, summary_of
 
 
 class TokenizeRunner:
@@ -23,11 +24,7 @@ class TokenizeRunner:
         self._model_id = model_id
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
-        """Carry out one request.
-
-        Raises:
-            EngineError: it does not run.
-        """
+        """Carry out one request, or raise an `EngineError`."""
         fields = {name: value for name, value in orjson.loads(body).items() if value is not None}
         param = "messages" if "messages" in fields else "prompt"
         for name in ("reasoning_effort", "user"):
@@ -38,9 +35,9 @@ class TokenizeRunner:
             answer = await self._serving.create_tokenize(kind.model_validate(fields), None)
         if isinstance(answer, ErrorResponse):
             raise refusal_of(answer, param)
-        end_with(reply, header, NO_USAGE, orjson.dumps(answer.model_dump()))
+        end_with(reply, header, summary_of(Usage()), orjson.dumps(answer.model_dump()))
 
 
 def create_runner(context: RunnerContext) -> TokenizeRunner:
-    """Return what tokenizes with an engine's tokenizer."""
+    """Return the runner of tokenizing; every model supports it."""
     return TokenizeRunner(context.find_serving("tokenization"), context.model_id)

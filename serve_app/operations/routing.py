@@ -7,8 +7,7 @@ import hashlib
 import hmac
 from collections.abc import Callable
 
-from deployments.models.contract.engine import Engine, ModelDirectory
-from deployments.models.contract.payer import render_salt
+from deployments.models.contract.engine import Engine, ModelDirectory, render_salt
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers

@@ -1,6 +1,6 @@
-"""Engines reached over the side channel: Serve chooses the replica, the channel carries the answer.
+"""Engines over the side channel: Serve chooses the replica, the channel carries the answer.
 
-Runs in the ingress; it never imports vLLM. Only `_choose` uses parts of Ray's interface that are not public.
+Runs in the ingress; it never imports vLLM. Only `_choose` uses private parts of Ray's interface.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from deployments.models.client.stream import RemoteStream
 from deployments.models.contract.engine import EngineRequest, EngineStream, ModelCard
 from deployments.models.contract.errors import Overloaded, from_channel
 from deployments.patience import USUAL, Patience
-from deployments.routing.placement import Choice, place
+from deployments.routing.prefix_router import Choice, place
 
 logger = logging.getLogger(__name__)
 
@@ -33,11 +33,7 @@ class RemoteEngine:
         resume_wait_s: float = 60.0,
         patience: Patience = USUAL,
     ) -> None:
-        """Take a deployment's handle.
-
-        A request waits `wait_s` seconds at most for a replica to exist, and `resume_wait_s` for another to go on with
-        it where its own has died.
-        """
+        """Requests wait `wait_s` seconds for a first replica, and `resume_wait_s` for another after theirs has died."""
         self.card = card
         self.resume_wait_s = resume_wait_s
         self.patience = patience
@@ -55,13 +51,11 @@ class RemoteEngine:
         return RemoteStream(self, request)
 
     async def open(self, request: EngineRequest, header: dict[str, Any], tried: list[str]) -> ChannelStream:
-        """Send a request to the replica that suits it best, but to none of `tried`.
-
-        The replica is added to the end of `tried`, so that a second call goes elsewhere.
+        """Send a request to the best replica that is not in `tried`, and add it to the end of `tried`.
 
         Raises:
             Overloaded: no replica came up in time, or all have been tried.
-            EngineDied: the replica that was chosen cannot be reached.
+            EngineDied: the chosen replica cannot be reached.
         """
         now = asyncio.get_running_loop().time()
         self._avoided = {replica_id: until for replica_id, until in self._avoided.items() if until > now}
@@ -81,7 +75,7 @@ class RemoteEngine:
             raise from_channel(error) from error
 
     async def wait_for_replica(self) -> None:
-        """Return once there is a replica; waiting wakes no model that is scaled to zero."""
+        """Return once there is a replica; does not wake a model that is scaled to zero."""
         choice = Choice(None, frozenset(), self.num_open)
         while True:
             try:
@@ -100,9 +94,9 @@ class RemoteEngine:
         return channel.num_open if channel is not None else 0
 
     async def _choose(self, choice: Choice, tried: list[str]) -> tuple[str, Address]:
-        """Return the replica that Serve chooses, or another with an open connection where Serve has none left.
+        """Return the replica that Serve chooses, or a connected replica if Serve has none left.
 
-        A controller that recovers may publish a table without replicas that run and answer.
+        A recovering controller may publish a table without running replicas.
         """
         try:
             with contextlib.suppress(TimeoutError):
@@ -122,29 +116,22 @@ class RemoteEngine:
         return replica_id, self._addresses[replica_id]
 
     async def _wait_and_choose(self, choice: Choice) -> tuple[str, Address]:
-        # `_reserve=False` is what Ray's own LLM router passes for requests that travel outside of its handles:
-        # without it every choice costs a round trip to the replica (1,000 against 380 requests a second).
-        # The replica enforces its own bound instead.
-        try:
-            return await self._wake_and_choose(choice)
-        except TimeoutError:
-            raise Overloaded(
-                f"The model `{self.card.id}` is starting; no replica was ready within {self._wait_s:g} s.",
-                retry_after_s=10.0,
-            ) from None
+        """Choose a replica when there may be none.
 
-    async def _wake_and_choose(self, choice: Choice) -> tuple[str, Address]:
-        """Choose a replica where there may be none.
-
-        A choice without a reservation is not counted while it waits, and so never wakes a model that is scaled to
-        zero; one with a reservation does, but asks the replicas first, and those that are busy may not answer for
-        minutes. So both wait, and the first to end decides.
+        A waiting choice without a reservation is not counted, and so never wakes a model that is scaled to zero. A
+        choice with one does, but first asks the replicas, and busy ones may not answer for minutes. So both wait, and
+        the first to end decides. Ray's own LLM router passes `_reserve=False` for requests outside its handles:
+        otherwise every choice costs a round trip to the replica (380 instead of 1,000 requests a second). The replica
+        enforces its own bound.
         """
         choosing = asyncio.create_task(self._choose_within(self._wait_s, choice, _reserve=False))
         waking = asyncio.create_task(self._choose_within(self._wait_s, choice))
         try:
             done, _ = await asyncio.wait({choosing, waking}, return_when=asyncio.FIRST_COMPLETED)
             return (choosing if choosing in done else waking).result()
+        except TimeoutError:
+            message = f"The model `{self.card.id}` is starting; no replica was ready within {self._wait_s:g} s."
+            raise Overloaded(message, retry_after_s=10.0) from None
         finally:
             choosing.cancel()
             waking.cancel()
@@ -156,7 +143,7 @@ class RemoteEngine:
 
     async def _connect(self, replica_id: str, address: Address) -> Channel:
         task = self._connecting.get(replica_id)
-        if task is None:  # The first of many requests connects, the others wait for it.
+        if task is None:  # The first request connects, the others wait for it.
             connecting = connect(address, lambda: self._forget(replica_id), self.patience)
             task = self._connecting[replica_id] = asyncio.get_running_loop().create_task(connecting)
             task.add_done_callback(lambda _: self._connecting.pop(replica_id, None))
@@ -171,7 +158,7 @@ class RemoteEngine:
             self._avoid(replica_id)
 
     def _avoid(self, replica_id: str) -> None:
-        """Ask others first for a while: Serve notices later that a replica, or its node, is gone."""
+        # Serve notices only later that a replica, or its node, is gone; ask others first for a while.
         self._avoided[replica_id] = asyncio.get_running_loop().time() + self.patience.avoid_s
 
     def close(self) -> None:

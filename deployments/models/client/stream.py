@@ -1,8 +1,8 @@
-"""The answer to one request over the side channel, which goes on elsewhere when its engine dies.
+"""The answer to one request over the side channel, which continues on another replica when its engine dies.
 
-`RemoteEngine` makes one for each request. As long as nothing of the answer has come, another replica runs the request
-from the start. Later, another replica goes on after the last token that came: the notes of the pieces say which tokens
-they were (`deployments.models.contract.steps`). Who reads the answer sees only a pause.
+`RemoteEngine` creates one for each request. Before the first piece, another replica runs the request from the start.
+Later, it continues after the last token that came: the notes of the pieces list the tokens
+(`deployments.models.contract.steps`). The reader sees only a pause.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from deployments.models.client.remote import RemoteEngine
 
 MAX_TRIES: Final = 4
-"""How many replicas are asked to take a request, as long as none has died with it."""
+"""How many replicas are asked to run a request before the first one dies with it."""
 
 MAX_DEATHS: Final = 4
-"""How many engines may die with a request that makes no progress: it may be what kills them."""
+"""How many engines may die with a request without progress: the request may be the cause."""
 
 PROGRESS_BYTES: Final = 8 * 12
-"""What counts as progress: notes of eight tokens. A request that kills each engine after its first token makes none."""
+"""Notes of eight tokens. A request that kills each engine after its first token makes no progress."""
 
 
 class RemoteStream:
-    """The answer to one request. Keeps the contract of EngineStream."""
+    """The answer to one request; an `EngineStream`."""
 
     def __init__(self, engine: "RemoteEngine", request: EngineRequest) -> None:
         self.summary = Summary()
@@ -47,7 +47,7 @@ class RemoteStream:
         self._is_over = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the answer; pieces of a wire answer that arrive together are joined."""
+        """Yield the pieces of the answer; wire pieces that arrive together are joined."""
         began = time.perf_counter()
         written = self.summary.written
         is_joined = self._request.render == "wire"
@@ -75,7 +75,7 @@ class RemoteStream:
             self._note_steps(began, time.perf_counter())
 
     def _note_steps(self, began: float, ended: float) -> None:
-        """Note what the engine did: the whole call, and its parts as far as they are known."""
+        """Note the spans of the engine: the whole call, and its known parts."""
         if not are_noted():
             return
         request, usage = self._request, self.summary.usage or Usage()
@@ -96,12 +96,12 @@ class RemoteStream:
         if queued_s is not None:
             prefilled_from = min(opened + queued_s, self._first_at)
             note(steps.QUEUE, opened, prefilled_from)
-        if request.stream:  # A whole answer comes in one piece, so it does not show when its first token was made.
+        if request.stream:  # A whole answer comes in one piece, so it does not show when its first token was ready.
             note(steps.PREFILL, prefilled_from, self._first_at)
             note(steps.DECODE, self._first_at, ended)
 
     async def _read(self) -> list[bytes]:
-        """Return the next pieces, from another replica where this one has died; none at the end."""
+        """Return the next pieces, from another replica if this one has died; none at the end."""
         while True:
             try:
                 stream = self._stream or await self._open()
@@ -162,7 +162,7 @@ class RemoteStream:
             self._count_written()
 
     def _count_written(self) -> None:
-        """Count at least the tokens that came: a replica that had just taken the request over counts fewer, or none."""
+        """Count at least the tokens that came: a replica that has just taken over counts fewer, or none."""
         written = Written(unpack(self._request.written + self.summary.written))
         usage = self.summary.usage
         if usage is None:
@@ -176,8 +176,8 @@ class RemoteStream:
 class Tries:
     """The replicas that a request has tried, and whether it tries more.
 
-    The names of those to leave out are in `tried`, the last one at the end. `deadline` is when it gives up, on the
-    clock of the event loop; None as long as no replica has died. `num_losses` replicas have died with it.
+    `tried` are the replicas to leave out, the last one at the end. `deadline` is when the request gives up, by the
+    event loop's clock; None until a replica has died. `num_losses` replicas have died with it.
     """
 
     def __init__(self, engine: "RemoteEngine") -> None:
@@ -192,12 +192,9 @@ class Tries:
         self._refusal: EngineError | None = None
 
     async def note(self, error: EngineError, *, was_reached: bool, num_written: int) -> None:
-        """Take in that a try failed, and return when it is time for the next.
+        """Note a failed try, and return when it is time for the next one; raises the error if there is none.
 
-        `was_reached` says that a replica got the request.
-
-        Raises:
-            EngineError: there is no next.
+        `was_reached`: a replica got the request.
         """
         now = asyncio.get_running_loop().time()
         if isinstance(error, EngineDied):
@@ -207,7 +204,7 @@ class Tries:
             if self.deadline is None:
                 self.deadline = now + self._engine.resume_wait_s
             return
-        # The error of a replica says more than that there is no other replica.
+        # The error of a replica is more useful than the lack of another one.
         self._refusal = self._refusal or error
         if self.deadline is None:
             self._num_tries += 1
@@ -235,7 +232,7 @@ class Tries:
             self._dead.append(self.tried[-1])
 
     def note_pieces(self) -> None:
-        """Take in that the last replica tried answers."""
+        """Note that the last replica answers."""
         if self.deadline is not None:
             self.deadline = self._refusal = None
             self._num_tries = 0

@@ -1,9 +1,10 @@
-"""The contract of an engine: what turns a validated request into an answer.
+"""The contract of an engine, which turns a validated request into an answer.
 
-Operations know nothing else of a model. It is implemented by `deployments.models.client.remote` (a model deployment,
-reached over its replicas' channels) and by the scripted twin in `tests`.
+Operations know nothing else about a model. Implemented by `deployments.models.client.remote` (a model deployment, over
+its replicas' channels) and by the scripted twin in `tests`.
 """
 
+import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
@@ -15,7 +16,7 @@ ServiceTier = Literal["default", "flex", "priority"]
 
 
 class Adapter(NamedTuple):
-    """A LoRA adapter of a model, by its own name; `accounts` see it, None where all do."""
+    """A LoRA adapter of a model, by its own name; only `accounts` see it, or all if None."""
 
     name: str
     accounts: frozenset[str] | None = None
@@ -23,12 +24,11 @@ class Adapter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What the ingress knows of a model without asking its engine.
+    """What the ingress knows about a model without asking its engine.
 
-    `operations` are those that it offers, among them responses, though engines only know chats.
-    `max_model_len` is its context size in tokens. `created` is in Unix seconds. `reads_pairs` says that it is a
-    cross-encoder: it reads the two texts of a pair together. `base` is the model that an adapter belongs to. `accounts`
-    see it, None where all do. `adapters` are a model's.
+    `operations` include responses, though engines only know chats. `max_model_len` is its context size in tokens.
+    `created` is in Unix seconds. `reads_pairs` marks a cross-encoder: it reads the two texts of a pair together. `base`
+    is the model of an adapter. Only `accounts` see it, or all if None. `adapters` are a model's own.
     """
 
     id: str
@@ -50,17 +50,14 @@ class ModelCard:
 class EngineRequest:
     """One validated request, on its way to an engine.
 
-    `body` is the JSON that the operation validated, in vLLM's dialect of OpenAI's schema.
-    `render` says what comes back: "wire" is bytes ready for the client (one server-sent event or more a
-    piece when `stream`, otherwise the whole JSON body), "functions" the same for a client that sent `functions`, the
-    older `tools`, "events" is one JSON array of events a piece, as `deployments.models.contract.events` defines them.
-    `cache_salt` keeps the prefix caches of accounts apart. Lower `priority` runs first.
-    `affinity` names the prompt's prefix: requests with the same value are placed on the same replica if possible.
-    `written`, for streams only, has the notes of all pieces that were sent before, from `Summary.written`. The answer
-    then begins after them, as if one engine had made all of it, and its usage counts them. If the answer ends with
-    them, nothing is left but the end of the stream.
-    `service_tier` is named in the answer. A replica refuses a "flex" request that would have to wait for a place.
-    `adapter` is the model's adapter to run with, None for the model itself.
+    `body` is the validated JSON, in vLLM's dialect of OpenAI's schema. `render` is the format of the answer: "wire" is
+    bytes for the client (pieces of one or more server-sent events with `stream`, otherwise the whole JSON body),
+    "functions" the same for a client that sent `functions`, the older `tools`, and "events" one JSON array of events a
+    piece, as `deployments.models.contract.events` defines them. `cache_salt` keeps the prefix caches of accounts apart.
+    Lower `priority` runs first. `affinity` names the prompt's prefix: requests with the same value go to the same
+    replica if possible. `written`, for streams only, has the notes of all earlier pieces, from `Summary.written`: the
+    answer continues after them, as if one engine had generated it, and its usage counts them. `service_tier` is named
+    in the answer. A replica refuses a "flex" request that would have to wait. `adapter` is the model's adapter to use.
     """
 
     operation: Operation
@@ -95,7 +92,7 @@ class Usage:
 
 
 class ToolUse(NamedTuple):
-    """How often a request used the service's tools; `code_sessions` are the containers that it began."""
+    """How often a request used the service's tools; `code_sessions` are the containers that it started."""
 
     file_searches: int = 0
     web_searches: int = 0
@@ -109,10 +106,9 @@ NO_TOOL_USE = ToolUse()
 class Summary:
     """An engine's report beside the answer; complete with its last piece.
 
-    `usage` stays None for a request that never ran, and until the last piece has come. `finish_reasons` holds one entry
-    per choice. `written` has the notes of the pieces of a stream that were yielded so far, as
-    `deployments.models.contract.steps` defines them. `queued_s` is how long the request waited for its first
-    step in the engine, None where that is not known.
+    `usage` is None until the last piece, and for a request that never ran. `finish_reasons` has an entry per choice.
+    `written` has the notes of the pieces so far, as `deployments.models.contract.steps` defines them. `queued_s` is how
+    long the request waited for its first step in the engine, None if that is unknown.
     """
 
     usage: Usage | None = None
@@ -128,10 +124,10 @@ class EngineStream(Protocol):
     summary: Summary
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the answer as they are made.
+        """Yield the pieces of the answer as they come.
 
         Raises:
-            EngineError: before the first piece when the request does not run, later when it breaks off.
+            EngineError: before the first piece if the request does not run, later if it breaks off.
         """
         ...
 
@@ -141,7 +137,7 @@ class EngineStream(Protocol):
 
 
 class Engine(Protocol):
-    """A model that can be asked."""
+    """A model that runs requests."""
 
     card: ModelCard
 
@@ -160,3 +156,20 @@ class ModelDirectory(Protocol):
     def cards(self) -> list[ModelCard]:
         """Return every model's card, in the order of the configuration."""
         ...
+
+
+def render_salt(account: str, share: float, own: str | None) -> str:
+    """Return the cache salt that names an account, its share of an engine, and the client's own salt if it sent one.
+
+    vLLM keeps the salt with each request of any kind, so an engine knows who pays. The account's name cannot be
+    guessed. Colons join the parts; no part holds one.
+    """
+    salt = f"{account}:{share:g}"
+    return salt if own is None else f"{salt}:{hashlib.sha256(own.encode()).hexdigest()[:32]}"
+
+
+def payer_of(salt: str | None) -> tuple[str, float]:
+    """Return the account and the share in a salt."""
+    account, _, rest = (salt or "").partition(":")
+    share = rest.partition(":")[0]
+    return account, float(share) if share else 1.0

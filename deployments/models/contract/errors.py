@@ -35,8 +35,8 @@ class RequestRejected(EngineError):
 class ContextLengthExceeded(RequestRejected):
     """Prompt and answer together are longer than the model's context; `param` is the field that holds the prompt.
 
-    Both lengths are in tokens. `num_tokens` is None where the engine does not say it, and a lower bound where the
-    engine `is_lower_bound` stopped counting.
+    Both lengths are in tokens. `num_tokens` is None if the engine does not report it, and with `is_lower_bound` the
+    engine stopped counting there.
     """
 
     param: str
@@ -56,7 +56,7 @@ class ContextLengthExceeded(RequestRejected):
 
 
 class Overloaded(EngineError):
-    """Every place in the engine is taken; `retry_after_s` is a guess at when one is free, in seconds."""
+    """Every place in the engine is taken; `retry_after_s` is an estimate in seconds."""
 
     def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
         super().__init__(message)
@@ -71,10 +71,11 @@ class EngineDied(EngineError):
 
 
 def to_channel(error: EngineError) -> ChannelError:
-    """Return the error as it travels over the side channel."""
+    """Return the error for the side channel."""
     match error:
         case ContextLengthExceeded():
-            return Refused(error.message, error.param, error.code, _lengths_of(error))
+            lengths = {name: getattr(error, name) for name in ("limit", "num_tokens", "is_lower_bound")}
+            return Refused(error.message, error.param, error.code, lengths)
         case RequestRejected():
             return Refused(error.message, error.param, error.code)
         case Overloaded():
@@ -85,12 +86,8 @@ def to_channel(error: EngineError) -> ChannelError:
             return ChannelError(error.message)
 
 
-def _lengths_of(error: ContextLengthExceeded) -> dict[str, int | None]:
-    return {"limit": error.limit, "num_tokens": error.num_tokens, "is_lower_bound": error.is_lower_bound}
-
-
 def from_channel(error: ChannelError) -> EngineError:
-    """Return what an error of the side channel means for a request to an engine."""
+    """Return the engine's error for an error of the side channel."""
     match error:
         case Refused(code="context_length_exceeded", details=dict(lengths)):
             return ContextLengthExceeded(error.param or "messages", **lengths)

@@ -1,7 +1,7 @@
-"""The events of an engine while it generates, between vLLM's outputs and what is rendered from them.
+"""The events of an engine while it generates, between vLLM's outputs and the rendered bytes.
 
-Events are tuples so that they cost little; over a channel they travel as JSON arrays of the same shape, the
-kind first. `choice` counts the completions of one request (parameter `n`) from 0.
+Events are tuples, which are cheap; over a channel they travel as JSON arrays of the same shape, with the kind first.
+`choice` counts the completions of one request (parameter `n`) from 0.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -18,7 +18,7 @@ class TextDelta(NamedTuple):
 
 
 class ReasoningDelta(NamedTuple):
-    """More of what the model thinks before it answers."""
+    """More of the model's reasoning before its answer."""
 
     kind: Literal["reasoning"]
     choice: int
@@ -45,7 +45,7 @@ class ToolArgumentsDelta(NamedTuple):
 
 
 class Logprobs(NamedTuple):
-    """Log probabilities of the tokens behind the delta that precedes, in OpenAI's shape of a list."""
+    """Log probabilities of the tokens of the preceding delta, as OpenAI's list."""
 
     kind: Literal["logprobs"]
     choice: int
@@ -53,7 +53,7 @@ class Logprobs(NamedTuple):
 
 
 class TokenIds(NamedTuple):
-    """The tokens behind the deltas that precede, for a client that asks for them."""
+    """The tokens of the preceding deltas, for a client that asks for them."""
 
     kind: Literal["token_ids"]
     choice: int

@@ -1,7 +1,7 @@
 """Renders an engine's events as OpenAI's bytes: server-sent chunks, or one JSON body.
 
-Used by the model replica, and by operations that check the text before they send it. Rendering one piece of text costs
-about a microsecond, as the parts that all chunks share are rendered once.
+Used by the model replica, and by operations that check text before they send it. A piece of text costs about a
+microsecond, as the parts that all chunks share are rendered once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,10 +16,10 @@ DONE: Final = b"data: [DONE]\n\n"
 
 
 class Renderer(Protocol):
-    """Makes the bytes of one answer."""
+    """Renders one answer."""
 
     def text(self, choice: int, text: str) -> bytes:
-        """Return the bytes for more text of a choice: those of a `TextDelta`, but faster."""
+        """Return the bytes for more text of a choice, faster than with a `TextDelta`."""
         ...
 
     def events(self, events: Sequence[Event]) -> bytes:
@@ -48,10 +48,10 @@ def usage_to_wire(usage: Usage) -> dict[str, Any]:
 
 
 class ChatChunks:
-    """Renders a streamed chat completion, in the order that OpenAI's service keeps.
+    """Renders a streamed chat completion, in OpenAI's order.
 
-    The first chunk of a choice carries the role, and `shown`, what the client wants to see of its prompt; a usage chunk
-    comes last when `include_usage`.
+    The first chunk of a choice carries the role and `shown`, the fields about the prompt that the client asked for.
+    With `include_usage` a usage chunk comes last.
     """
 
     def __init__(
@@ -87,16 +87,16 @@ class ChatChunks:
         self._shown = b"," + orjson.dumps(shown)[1:-1] if shown else b""
 
     def count(self, prompt_tokens: int, completion_tokens: int) -> None:
-        """Put these numbers of tokens into every chunk from now on; those of the choice that is rendered next.
+        """Put these numbers of tokens into the following chunks of the choice that is rendered next.
 
-        The first chunk of a choice says no more than that it begins, so it counts no token of it, as with vLLM.
+        The first chunk of a choice has no text, so it counts no token, as in vLLM.
         """
         self._first_tail = _counted(prompt_tokens, 0)
         self._tail = _counted(prompt_tokens, completion_tokens)
         self._text_end = b'},"logprobs":null,"finish_reason":null}]' + self._tail
 
     def text(self, choice: int, text: str) -> bytes:
-        """Return the chunk for more text of a choice, its first chunk before it where this is the first."""
+        """Return the chunk for more text of a choice, after the choice's first chunk if this is the first text."""
         head = self._text_heads.get(choice)
         if head is not None:
             return head + orjson.dumps(text) + self._text_end
@@ -118,21 +118,9 @@ class ChatChunks:
         token_ids: bytes = b"",
         rest: bytes | None = None,
     ) -> bytes:
-        return b"".join(
-            (
-                self._head,
-                str(choice).encode(),
-                b',"delta":',
-                delta,
-                b',"logprobs":',
-                logprobs,
-                b',"finish_reason":',
-                finish_reason,
-                token_ids,
-                b"}]",
-                self._tail if rest is None else rest,
-            )
-        )
+        head = self._head + str(choice).encode() + b',"delta":' + delta + b',"logprobs":' + logprobs
+        tail = self._tail if rest is None else rest
+        return head + b',"finish_reason":' + finish_reason + token_ids + b"}]" + tail
 
     def events(self, events: Sequence[Event]) -> bytes:
         """Return the chunks for events."""
@@ -149,7 +137,7 @@ class ChatChunks:
         return first + self._chunk(event.choice, _delta(event, self._has_functions), logprobs, reason, token_ids)
 
     def finish(self, usage: Usage) -> bytes:
-        """Return the usage chunk where it was asked for, and the end of the stream."""
+        """Return the usage chunk, if asked for, and the end of the stream."""
         if not self._include_usage:
             return DONE
         return self._envelope + b',"choices":[],"usage":' + orjson.dumps(usage_to_wire(usage)) + b"}\n\n" + DONE
@@ -169,7 +157,7 @@ def _delta(event: Event, has_functions: bool) -> bytes:
         case "text":
             return orjson.dumps({"content": event.text})
         case "reasoning":
-            return orjson.dumps(_thought(event.text))
+            return orjson.dumps(_reasoning(event.text))
         case "tool_call" if has_functions:
             return orjson.dumps({"function_call": {"name": event.name, "arguments": ""}})
         case "tool_arguments" if has_functions:
@@ -190,15 +178,15 @@ def _reason(reason: str, has_functions: bool) -> str:
     return "function_call" if has_functions and reason == "tool_calls" else reason
 
 
-def _thought(text: str) -> dict[str, str]:
-    """Return a thought under both names that clients look for: vLLM's newer one, and its older, which is DeepSeek's."""
+def _reasoning(text: str) -> dict[str, str]:
+    """Return reasoning under both names that clients read: vLLM's new one, and its old one, which is DeepSeek's."""
     return {"reasoning": text, "reasoning_content": text}
 
 
 class ChatBody:
-    """Renders a chat completion that is not streamed: collects the events, and makes the body at the end.
+    """Renders a whole chat completion: collects the events, and returns the body at the end.
 
-    `shown` is what the client wants to see of its prompt.
+    `shown` are the fields about the prompt that the client asked for.
     """
 
     def __init__(
@@ -282,7 +270,7 @@ class _Choice:
         self.finish_reason = "stop"
 
     def add_logprobs(self, content: list[dict[str, Any]]) -> None:
-        """Keep them as JSON: 21 objects for each token take five times as much memory."""
+        """Keep them as JSON: 21 objects for each token would take five times the memory."""
         self.logprobs = self.logprobs or []
         if content:
             self.logprobs.append(orjson.dumps(content)[1:-1])
@@ -296,7 +284,7 @@ class _Choice:
             "annotations": [],
         }
         if self.reasoning:
-            message |= _thought("".join(self.reasoning))
+            message |= _reasoning("".join(self.reasoning))
         if self.calls and has_functions:
             _, name, arguments = self.calls[0]
             message["function_call"] = {"name": name, "arguments": "".join(arguments)}
@@ -315,7 +303,7 @@ class _Choice:
 
 
 class _Shown(NamedTuple):
-    """An event, with the log probabilities and the tokens that its chunk carries."""
+    """An event, with the log probabilities and the tokens in its chunk."""
 
     event: Event
     logprobs: Logprobs | None = None
@@ -323,7 +311,7 @@ class _Shown(NamedTuple):
 
 
 def _paired(events: Sequence[Event]) -> Iterable[_Shown]:
-    """Pair each delta with the log probabilities and the tokens that follow it; those that follow none stand alone."""
+    """Pair each delta with the log probabilities and tokens that follow it; others stand alone."""
     last: _Shown | None = None
     for event in events:
         if last is not None and event.choice == last.event.choice:

@@ -1,8 +1,8 @@
-"""The tokens behind a streamed answer, so that another engine can go on with it where one died.
+"""The tokens of a streamed answer, so that another engine can continue it after one has died.
 
-A model replica sends a note with each piece of a stream: which tokens the piece was made of. `pack_step` makes it, once
-for each choice in each step of the engine. Who reads the stream keeps the notes as they are; they are parsed only when
-an engine has died. A note is unsigned 32-bit numbers, little-endian: the choice, the number of tokens, the tokens.
+A model replica sends a note with each piece of a stream: the tokens of the piece. `pack_step` creates it for each
+choice in each step of the engine. The reader keeps the notes as they are, and parses them only when an engine has died.
+A note is unsigned 32-bit numbers, little-endian: the choice, the number of tokens, the tokens.
 """
 
 import struct
@@ -21,34 +21,34 @@ class Step(NamedTuple):
 
 
 class PromptTokens(NamedTuple):
-    """How many tokens a prompt has, and how many of them were cached."""
+    """The number of tokens of a prompt, and of those that were cached."""
 
     num_tokens: int
     num_cached: int
 
 
 def pack_step(choice: int, token_ids: Sequence[int]) -> bytes:
-    """Return the note of the piece that these tokens made."""
+    """Return the note of a piece with these tokens."""
     if len(token_ids) == 1:
         return _ONE.pack(choice, 1, token_ids[0])
     return struct.pack(f"<II{len(token_ids)}I", choice, len(token_ids), *token_ids)
 
 
 def pack_prompt(prompt: int, tokens: PromptTokens) -> bytes:
-    """Return the note about one of the request's prompts, by its number; it comes before the prompt's first step."""
+    """Return the note about a prompt of the request, by its number; it precedes the prompt's first step."""
     return pack_step(_PROMPT, (prompt, *tokens))
 
 
 def unpack(notes: bytes | bytearray) -> list[int]:
-    """Return the numbers of notes, as they travel in a request's header."""
+    """Return the numbers of notes, for a request's header."""
     return list(struct.unpack(f"<{len(notes) // 4}I", notes))
 
 
 class Written:
-    """What the notes of one answer say. The steps are in order; prompts are by number."""
+    """The parsed notes of one answer: steps in order, prompts by number."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
-        """Take the numbers of the notes; where two are about the same prompt, the first counts."""
+        """Parse the numbers of the notes; the first note about a prompt counts."""
         self.steps: list[Step] = []
         self.prompts: dict[int, PromptTokens] = {}
         for choice, values in _split(numbers):
@@ -62,7 +62,7 @@ class Written:
         return [step.token_ids for step in self.steps if step.choice == choice]
 
     def groups(self, first: int, num_choices: int) -> dict[int, list[list[int]]]:
-        """Return the tokens of `num_choices` choices from `first` on, a list for each step, if they have any."""
+        """Return the tokens, a list for each step, of each of `num_choices` choices from `first` on that has any."""
         of_each = {number: self.groups_of(first + number) for number in range(num_choices)}
         return {number: groups for number, groups in of_each.items() if groups}
 

@@ -32,9 +32,9 @@ _NEVER = -30.0
 
 @dataclass(frozen=True, slots=True)
 class DemoModel:
-    """The shape of a built model. `max_model_len` and `sliding_window` are in tokens.
+    """The shape of a demo model. `max_model_len` and `sliding_window` are in tokens.
 
-    A cross-encoder gives two texts one number in place of writing a third.
+    A cross-encoder returns a number for two texts, and writes no text.
     """
 
     model_type: str
@@ -63,10 +63,10 @@ DEMO_MODELS = {
 
 
 def resolve_source(source: str) -> str:
-    """Return where vLLM can load a model from: a directory for `demo:` and `package:`, else the source as it is.
+    """Return the source from which vLLM loads a model: a directory for `demo:` and `package:`, else the same source.
 
     `demo:NAME` is built at its first use; `demo:trained` is in the checkout. `package:NAME` is the directory of the
-    model in an installed Python package. A hub id, a path or a bucket's address comes back unchanged.
+    model in an installed Python package.
 
     Raises:
         ValueError: there is no such demo model, or the package is missing or has no model.
@@ -80,7 +80,7 @@ def resolve_source(source: str) -> str:
 
 
 def model_cache_dir() -> Path:
-    """Return where built models are kept: in $MANTA_STATE_DIR, else in the checkout's .manta, else in the cache."""
+    """Return the folder of built models: in $MANTA_STATE_DIR, else in the checkout's .manta, else in the cache."""
     if state_dir := os.environ.get("MANTA_STATE_DIR"):
         return Path(state_dir).absolute() / "models"
     root = _HERE.parents[2]
@@ -90,7 +90,7 @@ def model_cache_dir() -> Path:
 
 
 def build_demo_model(name: str, cache_dir: Path | None = None) -> Path:
-    """Return the directory of a demo model, in Hugging Face's layout, and build it if it is not there yet.
+    """Return the directory of a demo model, in Hugging Face's layout; build it if it does not exist yet.
 
     The directory appears complete or not at all, and its name changes with the recipe.
 
@@ -223,8 +223,8 @@ def _render_config(model: DemoModel, tokenizer: "Tokenizer") -> dict[str, Any]:
 def _draw_weights(model: DemoModel, tokenizer: "Tokenizer") -> "dict[str, np.ndarray[Any, np.dtype[np.float32]]]":
     """Return the tensors by name, scaled so that the signal keeps its strength from layer to layer.
 
-    No layer writes to one channel, so it has the same value at the end for every prompt. It serves as a bias, which
-    keeps the model from choosing tokens that are not readable text.
+    No layer writes to the bias channel, so it ends with the same value for every prompt. It keeps the model from
+    choosing tokens that are not readable text.
     """
     import numpy as np
 

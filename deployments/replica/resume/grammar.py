@@ -1,15 +1,14 @@
 """vLLM's scheduler for requests that continue after tokens that another engine wrote.
 
-To the scheduler such a request is like one that it has run and preempted: its output holds the written tokens, and they
-are read again together with the prompt. So everything that counts output counts them: lengths, penalties, stop rules.
+The scheduler treats such a request like a preempted one: its output holds the written tokens, which are read again
+together with the prompt. So everything that counts output counts them: lengths, penalties, stop rules.
 
-A new request's grammar starts at its beginning. Here the grammar first accepts the written tokens, by the rules that
-vLLM's scheduler applies at each step: reasoning tokens are left out. A request whose tokens the grammar refuses fails;
-it never runs unguided.
+The grammar of a new request starts at its beginning. Here it first accepts the written tokens, by the rules that vLLM's
+scheduler applies at each step: reasoning tokens are left out. If the grammar refuses them, the request fails; it never
+runs unguided.
 
-Internals of vLLM that are relied on: a grammar that is being compiled is a Future in `_grammar` of the request;
-`accept_tokens` reads no more of a request than `_Steps` has; statistics of a prompt are not set for a request that was
-preempted.
+Relies on internals of vLLM: a grammar that is being compiled is a Future in `_grammar` of the request; `accept_tokens`
+reads only the attributes of a request that `_Steps` has; a preempted request gets no statistics of its prompt.
 """
 
 from concurrent.futures import Future
@@ -22,16 +21,16 @@ from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 from vllm.v1.structured_output.request import StructuredOutputRequest
 
-from deployments.replica.resume.request import resumed_of
+from deployments.replica.signals import resumed_of
 
 
 class ResumingScheduler(Scheduler):  # type: ignore[misc]  # vLLM is not typed here.
-    """vLLM's scheduler, which also takes requests that continue after written tokens."""
+    """vLLM's scheduler, also for requests that continue after written tokens."""
 
     structured_output_manager: StructuredOutputManager
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # The worker may live in this process. Who only asks for this class need not load what a worker needs.
+        # The worker may run in this process. Imported late: other users of this class need not load it.
         from deployments.replica.resume.worker import use_resumed_states
 
         use_resumed_states()
@@ -50,7 +49,7 @@ class ResumingScheduler(Scheduler):  # type: ignore[misc]  # vLLM is not typed h
         super().add_request(request)
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
-        """Return the next step; how much of a continued request's prompt was cached is noted here, not by vLLM."""
+        """Return the next step, and note the cached tokens of continued requests, which vLLM does not."""
         step: SchedulerOutput = super().schedule(*args, **kwargs)
         for new in step.scheduled_new_reqs:
             if resumed_of(new.sampling_params) is not None:
@@ -62,7 +61,7 @@ class ResumingScheduler(Scheduler):  # type: ignore[misc]  # vLLM is not typed h
 
 
 class _Steps:
-    """A request as the scheduler would have seen it after each step that wrote a group."""
+    """A request as the scheduler would have seen it after each step."""
 
     use_structured_output = True
 
@@ -76,11 +75,7 @@ class _Steps:
 def _lead(
     manager: StructuredOutputManager, request: Request, grammar: "Future[Any] | Any", groups: list[list[int]]
 ) -> Any:
-    """Return the grammar of a request after it has accepted the written tokens that it guides.
-
-    Raises:
-        ValueError: it refuses them.
-    """
+    """Return a request's grammar after it has accepted the written tokens; raises ValueError if it refuses them."""
     if isinstance(grammar, Future):
         grammar = grammar.result()
     steps = _Steps(request, replace(request.structured_output_request, _grammar=grammar))

@@ -1,28 +1,34 @@
-"""A continued request's state in vLLM's worker: as if the worker had generated the written tokens itself.
+"""Changes vLLM's worker for continued answers and for LoRA adapters; vLLM loads `ResumingWorker` in every worker.
 
-The state of a new request has no output. For a request that continues, it gets the written tokens as output, so that
-penalties count them, and the generator of its seed moves on by the numbers that those tokens took: on a CPU one for
-each token, on a GPU one for each entry of the vocabulary. vLLM's second model runner needs none of this: it reads the
-output of new requests by itself, and its random numbers depend on the seed and the position alone.
+The state of a new request has no output. The state of a continued request gets the written tokens as output, so that
+penalties count them. The generator of its seed skips the numbers that those tokens took: on a CPU one for each token,
+on a GPU one for each entry of the vocabulary. vLLM's second model runner needs none of this: it reads the output of new
+requests itself, and its random numbers depend on the seed and the position alone.
 
-vLLM loads `ResumingWorker` in every worker. Internals that are relied on: the model runner makes states by the name
-`CachedRequestState` in its own module, and draws one seed (CPU) or one row of exponential numbers (GPU) for each token.
-Where a step reads only a part of what a request has to read, it takes its draw back by `set_offset`, which a generator
-on a CPU refuses: the engine would die of a seed with a long prompt. Here it does not.
+Where a step reads only a part of what a request has to read, vLLM takes the draw of that step back with `set_offset`,
+which torch's generators on CPUs refuse: a seed with a long prompt would end the engine. `RewindingGenerator` allows it.
+
+vLLM gives a token without an adapter the index -1, in a step with adapters. Its operations for CPUs take that for the
+last adapter in place, and change the answers of requests without an adapter. Here the input of such tokens is zero,
+which no adapter changes.
+
+Relies on internals of vLLM: the model runner creates states by the name `CachedRequestState` in its own module, and
+draws one seed (CPU) or one row of exponential numbers (GPU) for each token.
 """
 
 from typing import Any, ClassVar
 
 import torch
+from vllm.lora.ops.torch_ops import lora_ops
+from vllm.lora.punica_wrapper import punica_cpu
 from vllm.v1.worker import gpu_model_runner
 from vllm.v1.worker.gpu_input_batch import CachedRequestState
 
-from deployments.replica.resume.bare_tokens import leave_bare_tokens
-from deployments.replica.resume.request import resumed_of
+from deployments.replica.signals import resumed_of
 
 
 class ResumedState(CachedRequestState):  # type: ignore[misc]  # vLLM is not typed here.
-    """The state of a request, with the tokens that were written before."""
+    """The state of a request, with the tokens that another engine wrote."""
 
     generator: Any
     row_size: ClassVar[int] = 0
@@ -42,10 +48,10 @@ class ResumedState(CachedRequestState):  # type: ignore[misc]  # vLLM is not typ
 
 
 class RewindingGenerator(torch.Generator):  # type: ignore[misc]  # Nor is torch.
-    """A generator on a CPU that can take back its last draw. It begins after a draw for each of the tokens so far."""
+    """A generator on a CPU that can take back its last draw. It starts after one draw for each token so far."""
 
     def __new__(cls, *_: Any) -> Any:
-        """Return one, which is made of no argument: torch's own class takes only a device."""
+        """Return a generator; torch's own class takes a device as its only argument."""
         return super().__new__(cls)
 
     def __init__(self, seed: int, token_ids: list[int]) -> None:
@@ -56,15 +62,14 @@ class RewindingGenerator(torch.Generator):  # type: ignore[misc]  # Nor is torch
         self._restore()
 
     def get_offset(self) -> int:
-        """Return any number: only the difference to what `set_offset` gets has a meaning."""
+        """Return any number; vLLM only passes a number relative to it to `set_offset`."""
         return 0
 
     def set_offset(self, offset: int) -> None:
-        """Take the last draw back, which made no token."""
+        """Take back the last draw, which produced no token."""
         self._restore()
 
     def _restore(self) -> None:
-        """Go to where the next draw begins."""
         self.set_state(self._state)
         torch.randint(0, 2**31, (len(self._token_ids) - self._num_drawn,), generator=self)
         self._num_drawn, self._state = len(self._token_ids), self.get_state()
@@ -73,7 +78,7 @@ class RewindingGenerator(torch.Generator):  # type: ignore[misc]  # Nor is torch
 def skip_rows(generator: torch.Generator, num_rows: int, row_size: int) -> None:
     """Advance a generator on a GPU past `num_rows` rows of exponential numbers.
 
-    Each row takes the same part of the generator's sequence, so one is measured.
+    Each row takes the same part of the generator's sequence; this measures the first.
     """
     row = torch.empty(row_size, dtype=torch.float32, device=generator.device)
     before = generator.get_offset()
@@ -82,7 +87,7 @@ def skip_rows(generator: torch.Generator, num_rows: int, row_size: int) -> None:
 
 
 class ResumingWorker:
-    """What vLLM adds to its worker's class; it exists so that this module is loaded."""
+    """vLLM adds this to its worker's class, and so loads this module."""
 
 
 def use_resumed_states() -> None:
@@ -97,6 +102,28 @@ def use_resumed_states() -> None:
         return update(self, *args, **kwargs)
 
     gpu_model_runner.GPUModelRunner._update_states = update_states
+
+
+_OPERATIONS = ("bgmv_shrink", "bgmv_expand", "bgmv_expand_slice")
+
+
+def leave_bare_tokens() -> None:
+    """Make LoRA operations of this process leave tokens without an adapter unchanged."""
+    for name in _OPERATIONS:
+        operation = getattr(lora_ops, name)
+        if not getattr(operation, "leaves_bare_tokens", False):
+            changed = _leaving(operation)
+            setattr(lora_ops, name, changed)
+            setattr(punica_cpu, name, changed)
+
+
+def _leaving(operation: Any) -> Any:
+    def run(inputs: Any, weights: Any, output: Any, indices: Any, *more: Any, **options: Any) -> None:
+        inputs = inputs.masked_fill((indices < 0).unsqueeze(-1), 0)
+        operation(inputs, weights, output, indices, *more, **options)
+
+    run.leaves_bare_tokens = True  # type: ignore[attr-defined]
+    return run
 
 
 use_resumed_states()

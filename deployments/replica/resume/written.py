@@ -1,9 +1,9 @@
-"""Continues an answer after the part that another engine wrote, as if this engine had written that part itself.
+"""Continues an answer that another engine began, as if this engine had written its first tokens too.
 
 The written tokens pass through the answer's detokenizer and parsers again, step by step. Then the engine gets them as
-output that the request has already, with the same detokenizer, so that half a character, half a stop string or text
-held back continue with the next token. The engine's side is in `grammar` and `worker`. Internals of vLLM that are
-relied on, beside those of `submit`: the detokenizer in a request's state, and how outputs are made from it.
+output of the request, with the same detokenizer, so that half a character, half a stop string or text held back
+continue with the next token. `grammar` and `worker` are the engine's side. Relies on internals of vLLM beside those of
+`submit`: the detokenizer in a request's state, and how it makes outputs.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from vllm.v1.engine.detokenizer import IncrementalDetokenizer
 
 from deployments.models.contract.errors import EngineDied
 from deployments.replica.resume.grammar import ResumingScheduler
-from deployments.replica.resume.request import as_resumed
+from deployments.replica.signals import as_resumed
 
 _AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenTokens:
-    """The tokens of an answer that another engine wrote: for each choice that has any, a list for each step.
+    """The tokens that another engine wrote: for each choice that has any, a list for each step.
 
-    `take` gets each step as an output again.
+    `take` gets an output for each step.
     """
 
     groups: Mapping[int, list[list[int]]]
@@ -37,10 +37,10 @@ class WrittenTokens:
 
 
 async def replay(engine: AsyncLLM, request: Any, choice: int, written: WrittenTokens) -> IncrementalDetokenizer | None:
-    """Make the outputs of a choice's written tokens again, and return the detokenizer as it is after them.
+    """Repeat the outputs of a choice's written tokens, and return the detokenizer in its state after them.
 
-    `request` is the engine's. Return None if the choice ends with the written tokens; the last output then has the
-    finish reason.
+    `request` is the engine's. Return None if the choice ends with these tokens; the last output then has the finish
+    reason.
     """
     params: SamplingParams = request.sampling_params
     detokenizer = IncrementalDetokenizer.from_new_request(engine.output_processor.tokenizer, request)
@@ -64,18 +64,14 @@ async def replay(engine: AsyncLLM, request: Any, choice: int, written: WrittenTo
 
 
 def _repeats(token_ids: list[int], params: SamplingParams) -> bool:
-    """Return whether the engine's scheduler would end an answer here, as it repeats itself."""
+    """Return whether the engine's scheduler ends an answer here because it repeats itself."""
     detection = params.repetition_detection
     is_long_enough = len(token_ids) >= params.min_tokens
     return detection is not None and is_long_enough and bool(check_sequence_repetition(token_ids, detection))
 
 
 def append(engine: AsyncLLM, request: Any, groups: list[list[int]]) -> None:
-    """Give the engine's request the written tokens of its choice, as output.
-
-    Raises:
-        EngineDied: the engine's scheduler cannot continue an answer.
-    """
+    """Give the engine's request the written tokens as output; raises EngineDied if its scheduler cannot continue."""
     if not issubclass(engine.vllm_config.scheduler_config.get_scheduler_cls(), ResumingScheduler):
         raise EngineDied("The engine cannot go on with an answer.")
     params: SamplingParams = copy(request.sampling_params)  # The choices of a request share one.
@@ -86,7 +82,7 @@ def append(engine: AsyncLLM, request: Any, groups: list[list[int]]) -> None:
 async def add_request(
     engine: AsyncLLM, request: Any, parent: Any, choice: int, detokenizer: IncrementalDetokenizer, queue: Any
 ) -> None:
-    """Add a request as the engine's own `_add_request` does, with a detokenizer that has seen the written tokens."""
+    """Add a request like the engine's own `_add_request`, with a detokenizer that has seen the written tokens."""
     engine.output_processor.add_request(request, None, parent, choice, queue)
     state = engine.output_processor.request_states[request.request_id]
     state.detokenizer = detokenizer

@@ -1,18 +1,19 @@
-"""vLLM's scheduler for an engine that accounts share: who waits, who runs, and how much of a prompt a step reads.
+"""vLLM's scheduler for an engine that accounts share: which requests wait or run, and how much of prompts a step reads.
 
-- Requests wait by account (`shares`). Where all places are taken, or the memory of the KV cache, an account that has
-  more than another gives some back to a request of the other that waits: vLLM reads its prompt again later, for the
-  most part from the cache. An account alone has the whole engine.
-- A prompt of an account that was served little lately is read in steps that hold nothing else.
-- A step reads as much of prompts as takes about a tenth of a second, since a new request waits for it. A prompt that
-  needs more than one step lets new ones in between, every other step.
+- Requests wait by account (`shares`). If all places or the KV cache are taken, an account that has more than another is
+  preempted for a waiting request of the other: vLLM reads the preempted prompt again later, mostly from the cache. A
+  single account has the whole engine.
+- The prompts of accounts that were served little lately are read in steps of their own.
+- A step reads about a tenth of a second's worth of prompts, since new requests wait for it. A prompt that needs more
+  than one step lets new requests in at every other step.
 
 vLLM's scheduler interface is not stable; a test runs this against the real engine.
 """
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -21,13 +22,13 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request, RequestStatus
 
-from deployments.replica.quiet_libraries import quiet_libraries
+from deployments.replica.processes import quiet_libraries
 from deployments.replica.scheduling.shares import RECENT_S, FairQueue, Payer, Shares, in_turn, is_background
 from deployments.replica.scheduling.step_times import ReadingPace
 
 
 class Fair:
-    """What makes a scheduler of vLLM fair; it comes before it in a list of bases."""
+    """A mixin that makes a scheduler of vLLM fair; it must come first in the list of bases."""
 
     recent_s = RECENT_S
     running: list[Request]
@@ -41,13 +42,14 @@ class Fair:
     scheduler_config: Any
     lora_config: Any
     finished_recving_kv_req_ids: set[str]
+    vllms_step: Callable[[], SchedulerOutput]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         quiet_libraries()  # The scheduler is the first of our code in the engine's own process.
         super().__init__(*args, **kwargs)
         self.waiting, self.kv_holding_waiting = FairQueue(), FairQueue()
         self.shares = Shares(self.recent_s)
-        self.ready: list[Request] = []  # The interactive requests that wait and could run, in any order.
+        self.ready: list[Request] = []  # The waiting interactive requests that could run, in any order.
         self._pace = ReadingPace(self.max_num_scheduled_tokens)
         self._planned_at = 0.0
         self._was_in_vain = False
@@ -60,21 +62,23 @@ class Fair:
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         """Return the next step."""
+        self.vllms_step = partial(super().schedule, *args, **kwargs)  # type: ignore[misc]
         now = time.monotonic()
         self.shares.weigh(now)
-        self.ready = list(self._find_ready())
+        waiting = chain(self.waiting.interactive(), self.kv_holding_waiting.interactive())
+        self.ready = list(filter(self._is_ready, waiting))
         preempted = self._make_room(now) if len(self.shares.active) > 1 else []
-        step = self.plan(now, *args, **kwargs)
-        for request in preempted:  # Not before: it must not go on in the step in which it is preempted.
+        step = self.plan(now)
+        for request in preempted:  # Only now: it must not continue in the step that preempts it.
             self.waiting.add_request(request)
         self._charge(step)
         return step
 
-    def plan(self, now: float, *args: Any, **kwargs: Any) -> SchedulerOutput:
-        """Return a step of `running` and of those that are `ready`; `now` is the time in seconds."""
+    def plan(self, now: float) -> SchedulerOutput:
+        """Return a step of `running` and `ready` requests; `now` is the time in seconds."""
         reading = list(filter(is_reading, self.running))
         if not (reading or self.ready or self.lora_config):  # As most steps are.
-            return self._step(*args, **kwargs)
+            return self.vllms_step()
         chosen, num_admitted = self._choose(reading)
         if self.lora_config:
             chosen = _with_adapters(chosen, self.lora_config.max_loras)
@@ -83,13 +87,13 @@ class Fair:
         decoding = [request for request in chosen if request.request_id not in late]
         num_decoded = len(decoding) * (1 + self.num_spec_tokens)
         most_running, most_tokens = self.max_num_active_reqs, self.max_num_scheduled_tokens
-        # Whose prompt is read comes last: it may take all tokens of a step that are left.
+        # Prompts come last: they may take all the remaining tokens of a step.
         self.running = decoding + sorted((request for request in reading if request.request_id in ids), key=in_turn)
         self.max_num_active_reqs = min(most_running - len(left_out), len(chosen) + num_admitted)
         if self.scheduler_config.enable_chunked_prefill and self.shares.active:  # Else prompts must fit into a step.
             self.max_num_scheduled_tokens = min(most_tokens, num_decoded + self._pace.tokens)
         try:
-            step = self._step(*args, **kwargs)
+            step = self.vllms_step()
         finally:
             self.max_num_active_reqs, self.max_num_scheduled_tokens = most_running, most_tokens
             self.running.extend(left_out)
@@ -98,12 +102,8 @@ class Fair:
         self._planned_at = now
         return step
 
-    def _step(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
-        step: SchedulerOutput = super().schedule(*args, **kwargs)  # type: ignore[misc]
-        return step
-
     def _choose(self, reading: list[Request]) -> tuple[list[Request], int]:
-        """Return the running requests of the next step, and how many others may begin with it."""
+        """Return the running requests of the next step, and how many waiting requests may start in it."""
         if self._was_in_vain:
             return self.running, self.max_num_active_reqs
         reading = [request for request in reading if not is_background(request)]
@@ -117,11 +117,8 @@ class Fair:
             return [request for request in self.running if not is_reading(request)], len(self.ready)
         return self.running, self.max_num_active_reqs
 
-    def _find_ready(self) -> Iterator[Request]:
-        return filter(self._is_ready, chain(self.waiting.interactive(), self.kv_holding_waiting.interactive()))
-
     def _is_ready(self, request: Request) -> bool:
-        """Return whether a waiting request could run, as vLLM decides it."""
+        """Return whether a waiting request could run, by vLLM's rules."""
         if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
             guided = request.structured_output_request
             return guided is not None and guided.grammar is not None
@@ -140,9 +137,9 @@ class Fair:
                 self.shares.charge(request.payer, num_tokens)
 
     def _make_room(self, now: float) -> list[Request]:
-        """Preempt requests of accounts that have more than others, for those of others; return them."""
+        """Preempt requests of accounts that have more than waiting ones; return the preempted requests."""
         places = self.max_num_active_reqs - len(self.running)
-        # Each request that runs may need one more block in this step.
+        # Each running request may need one more block in this step.
         blocks = self.kv_cache_manager.block_pool.get_num_free_blocks() - len(self.running) * self._num_groups
         if len(self.ready) <= places and sum(map(self._blocks_of, self.ready)) <= blocks:
             return []
@@ -177,7 +174,7 @@ class Fair:
 
     @property
     def _num_groups(self) -> int:
-        """Of layers that keep blocks of their own; 0 for a model that keeps nothing of what it read."""
+        """The number of groups of layers with their own KV blocks; 0 for a model without a KV cache."""
         return len(self.kv_cache_config.kv_cache_groups)
 
     def _blocks_of(self, request: Request) -> int:
@@ -185,7 +182,7 @@ class Fair:
 
 
 class FairScheduler(Fair, Scheduler):  # type: ignore[misc]  # vLLM is not typed here.
-    """vLLM's scheduler, shared by accounts, for an engine that waits for each step before it plans the next."""
+    """vLLM's scheduler, shared by accounts, for an engine that plans a step after the previous one."""
 
 
 class AsyncFairScheduler(Fair, AsyncScheduler):  # type: ignore[misc]
@@ -193,14 +190,14 @@ class AsyncFairScheduler(Fair, AsyncScheduler):  # type: ignore[misc]
 
 
 def is_reading(request: Request) -> bool:
-    """Return whether tokens of a request are read that are not new: its prompt, or output that it had before."""
+    """Return whether the engine still reads a request's prompt, or output from before a preemption."""
     return bool(request.num_computed_tokens < max(request.num_prompt_tokens, request.num_tokens - 1))
 
 
 def _with_adapters(requests: list[Request], most: int) -> list[Request]:
-    """Return the first requests that have `most` different adapters together, and those that have none.
+    """Return the requests with the first `most` different adapters, and those without an adapter.
 
-    Others wait a step: vLLM admits a request by the adapters of the step that it begins with.
+    Others wait a step: vLLM only checks the adapters of a step when it admits a request.
     """
     known: set[int] = set()
     kept = []
@@ -215,7 +212,7 @@ def _with_adapters(requests: list[Request], most: int) -> list[Request]:
 
 
 class Held:
-    """What accounts hold of an engine: their requests that run, and the places and blocks of memory that those take."""
+    """The running requests of each account, with their places and blocks of memory."""
 
     def __init__(self, running: Iterable[Request], blocks_of: Callable[[Request], int]) -> None:
         self._blocks_of = blocks_of
@@ -226,24 +223,24 @@ class Held:
                 self.add(request)
 
     def add(self, request: Request) -> None:
-        """Add a request that runs, or is about to."""
+        """Add a request that runs or is about to run."""
         self._requests[request.payer].append(request)
         self._blocks[request.payer] += self._blocks_of(request)
 
     def drop(self, request: Request) -> None:
-        """Take a request out that was preempted."""
+        """Remove a preempted request."""
         self._requests[request.payer].remove(request)
         self._blocks[request.payer] -= self._blocks_of(request)
 
     def latest_of_most(self) -> Request | None:
-        """Return the latest request of the account with the most memory for its share, None if there is but one."""
+        """Return the latest request of the account with the most memory for its share; None for a single account."""
         return self._latest(self._most(by_places=False)) if sum(map(bool, self._requests.values())) > 1 else None
 
     def victim_for(self, waiting: Request, *, by_places: bool) -> Request | None:
-        """Return a request whose place, or memory, a waiting one should have; None where none is.
+        """Return a running request that should give its place, or memory, to a waiting request; None if there is none.
 
-        It is the latest of the account that has most for its share. That keeps at least as much as the other gets, and
-        has been served at least as much.
+        It is the latest request of the account that has most for its share. This account must keep at least as much as
+        the other gets, and must have been served at least as much.
         """
         payer: Payer = waiting.payer
         most = self._most(by_places=by_places)

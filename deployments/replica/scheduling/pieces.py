@@ -1,11 +1,11 @@
-"""Sends the tokens of batch lines, and of other background answers that are whole, in pieces of several tokens.
+"""Sends the tokens of batch lines, and of other whole answers in the background, in pieces of several tokens.
 
-No client reads these before they have ended. But each message costs encoding, sending, decoding and rendering, on
-processors that interactive requests need, and in threads that compete with the engine's steps for Python's lock.
+No client reads these before they end, but each message costs encoding, sending, decoding and rendering, on processors
+that interactive requests need, and in threads that compete with the engine's steps for Python's lock.
 
-Some tokens are still sent at once: the first, so that the TTFT is measured correctly; every token of an answer with a
-stop text, which is searched for outside the engine; every token with log probabilities; and every token of a stream,
-whatever its priority, as a client reads along. A step without output sends nothing.
+Some tokens are still sent at once: the first, for a correct TTFT; every token of an answer with a stop text, which is
+searched for outside the engine; every token with log probabilities; and every token of a stream, as its client reads
+along. A step without output sends nothing.
 """
 
 import time
@@ -17,7 +17,7 @@ from vllm.v1.metrics.stats import SchedulerStats
 from vllm.v1.request import Request
 
 from deployments.replica.resume.grammar import ResumingScheduler
-from deployments.replica.streamed import is_streamed
+from deployments.replica.signals import is_streamed
 
 PIECE_TOKENS: Final = 16
 """Small enough that the stall watch sees progress."""
@@ -38,10 +38,10 @@ class PiecewiseScheduler(ResumingScheduler):
 
     def update_from_output(self, *args: Any, **kwargs: Any) -> dict[int, EngineCoreOutputs]:
         """Return the output of a step that is sent now, by client."""
-        made: dict[int, EngineCoreOutputs] = super().update_from_output(*args, **kwargs)
-        for outputs in made.values():
+        by_client: dict[int, EngineCoreOutputs] = super().update_from_output(*args, **kwargs)
+        for outputs in by_client.values():
             outputs.outputs = self._pieces.ready(outputs.outputs, self.requests)
-        return {client: outputs for client, outputs in made.items() if _has_content(outputs)}
+        return {client: outputs for client, outputs in by_client.items() if _has_content(outputs)}
 
     def finish_requests(self, *args: Any, **kwargs: Any) -> list[Request]:
         """Abort requests; return those that had not ended."""
@@ -50,9 +50,9 @@ class PiecewiseScheduler(ResumingScheduler):
         return ended
 
     def make_stats(self, *args: Any, **kwargs: Any) -> SchedulerStats | None:
-        """Return statistics since the last report, or None: then they accumulate.
+        """Return statistics since the last report, or None while they accumulate.
 
-        Statistics of a single step, and that the engine is idle, are reported at once.
+        Statistics of a single step, and an idle engine, are reported at once.
         """
         now = time.monotonic()
         is_busy = bool(self.running or self.waiting or self.kv_holding_waiting)
@@ -71,14 +71,14 @@ class Pieces:
         self._held: dict[str, list[int]] = {}
 
     def ready(self, outputs: Iterable[EngineCoreOutput], running: Mapping[str, Request]) -> list[EngineCoreOutput]:
-        """Return the outputs of a step that are sent now; each begins with the tokens held back of its request.
+        """Return the outputs of a step that are sent now; each starts with the request's held tokens.
 
         `running` has the requests that have not ended in the step, by id.
         """
         return [output for output in outputs if not self._holds(output, running.get(output.request_id))]
 
     def forget(self, requests: Iterable[Request]) -> None:
-        """Drop the tokens held back of requests that were aborted."""
+        """Drop the held tokens of aborted requests."""
         for request in requests:
             self._held.pop(request.request_id, None)
 

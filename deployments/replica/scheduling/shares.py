@@ -1,9 +1,9 @@
-"""Whose request an engine takes next: accounts share it by the tokens that it reads and writes for them.
+"""Which account's request an engine takes next: accounts share it by the tokens that it reads and writes for them.
 
-Each account has a counter of the tokens that it was served, divided by its share. The account with the lowest counter
-is next. One that comes back after a pause starts at the lowest counter of those that are there, so that nobody saves
-up for later. This is the virtual token counter of "Fairness in Serving Large Language Models" (Sheng et al., OSDI
-2024); a prompt's tokens and an answer's count alike here.
+Each account has a counter of its served tokens, divided by its share. The account with the lowest counter is next. An
+account that returns after a pause starts at the lowest counter of the active accounts, so that no account saves up for
+later. This is the virtual token counter of "Fairness in Serving Large Language Models" (Sheng et al., OSDI 2024); a
+prompt's and an answer's tokens count alike here.
 """
 
 import heapq
@@ -14,19 +14,19 @@ from itertools import chain
 from vllm.v1.core.sched.request_queue import PriorityRequestQueue, RequestQueue
 from vllm.v1.request import Request
 
-from deployments.models.contract.payer import payer_of
+from deployments.models.contract.engine import payer_of
 
 RECENT_S = 10.0
-"""What an account was served counts as recent for about this long."""
+"""For about this long, served tokens count as recent."""
 LIGHT = 1 / 8
-"""An account that recently got less than this part of its share is light: its prompts are read before others go on.
-So steps that hold nothing but prompts of light accounts are at most this part of all."""
+"""An account that recently got less than this part of its share is light: its prompts are read before others continue.
+So at most this part of all steps holds only prompts of light accounts."""
 
 
 class Payer:
-    """An account in an engine; `num` is how many of its interactive requests are there.
+    """An account in an engine, with `num` interactive requests.
 
-    `served` are its tokens divided by its share, `taken` those that are about to be read in the step that is planned.
+    `served` are its tokens divided by its share, `taken` those of the step that is being planned.
     """
 
     __slots__ = ("is_light", "name", "num", "recent", "served", "share", "taken")
@@ -40,7 +40,7 @@ class Payer:
 
 
 class Shares:
-    """The accounts of an engine's interactive requests; `active` are those that have one."""
+    """The accounts of an engine; `active` accounts have an interactive request."""
 
     def __init__(self, recent_s: float = RECENT_S) -> None:
         self.active: set[Payer] = set()
@@ -66,7 +66,7 @@ class Shares:
         payer.num += 1
 
     def leave(self, request: Request) -> None:
-        """Count a request that has ended no longer."""
+        """Stop counting a request that has ended."""
         payer: Payer = request.payer
         if is_background(request):
             return
@@ -77,12 +77,12 @@ class Shares:
             self._floor = payer.served
 
     def charge(self, payer: Payer, num_tokens: int) -> None:
-        """Count tokens that an account was served."""
+        """Count served tokens of an account."""
         payer.served += num_tokens / payer.share
         payer.recent += num_tokens
 
     def weigh(self, now: float) -> None:
-        """Find the light accounts as a step is planned, and forget those that were not served lately."""
+        """Find the light accounts for a step, and forget accounts without recent tokens."""
         fading = math.exp((self._weighed_at - now) / self._recent_s)
         self._weighed_at = now
         for payer in list(self._known.values()):
@@ -98,33 +98,25 @@ class Shares:
 
 
 class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is not typed here.
-    """Requests that wait: by priority, then the account that is next, then the time of arrival; the background last."""
+    """Waiting requests: by priority, then by account, then by time of arrival; the background comes last."""
 
     def __init__(self) -> None:
         self._heaps: dict[Payer, list[Request]] = {}
         self._background = PriorityRequestQueue()
 
     def add_request(self, request: Request) -> None:
-        """Add a request that `Shares` has taken in."""
+        """Add a request that has joined `Shares`."""
         if is_background(request):
             self._background.add_request(request)
         else:
             heapq.heappush(self._heaps.setdefault(request.payer, []), request)
 
     def peek_request(self) -> Request:
-        """Return the request that is next.
-
-        Raises:
-            IndexError: none waits.
-        """
+        """Return the next request, or raise IndexError."""
         return self._first()[0] if self._heaps else self._background.peek_request()
 
     def pop_request(self) -> Request:
-        """Take the request that is next out.
-
-        Raises:
-            IndexError: none waits.
-        """
+        """Remove and return the next request, or raise IndexError."""
         if not self._heaps:
             return self._background.pop_request()
         heap = self._first()
@@ -135,7 +127,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is not typed here.
         return request
 
     def prepend_request(self, request: Request) -> None:
-        """Add a request; its place depends on when it arrived."""
+        """Add a request; its position depends on its time of arrival."""
         self.add_request(request)
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
@@ -144,11 +136,11 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is not typed here.
             self.add_request(request)
 
     def remove_request(self, request: Request) -> None:
-        """Take a request out that waits here."""
+        """Remove a waiting request."""
         self.remove_requests([request])
 
     def remove_requests(self, requests: Iterable[Request]) -> None:
-        """Take requests out, those that wait here."""
+        """Remove waiting requests; others are ignored."""
         gone = set(requests)
         self._background.remove_requests(gone)
         for payer in {request.payer for request in gone} & self._heaps.keys():
@@ -176,12 +168,12 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is not typed here.
 
 
 def is_background(request: Request) -> bool:
-    """Return whether a request is a line of a batch, or of the service tier flex: the shares are not about those."""
+    """Return whether a request is a line of a batch, or of the service tier flex; shares ignore these."""
     return bool(request.priority > 0)
 
 
 def in_turn(request: Request) -> tuple[object, ...]:
-    """Return what requests that wait are sorted by: the least is next."""
+    """Return the key by which waiting requests are sorted; the smallest is next."""
     payer: Payer = request.payer
     if is_background(request):
         return (request.priority, False, 0.0, request.arrival_time)

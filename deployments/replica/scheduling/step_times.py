@@ -1,7 +1,7 @@
 """Learns how long an engine's steps take: a fixed time, plus a time per token.
 
-That holds near the sizes that were seen only: on a CPU, a step of 500 tokens takes much less than a step of 5 suggests.
-The fixed time is longer with interactive answers, as their output is sent at once; the time per token is the same.
+This holds only near the sizes of past steps: on a CPU, 500 tokens take much less than a step of 5 suggests. The fixed
+time is longer with interactive answers, as their output is sent at once; the time per token is the same.
 """
 
 import math
@@ -10,11 +10,9 @@ from enum import Enum
 _FORGET = 0.998  # The weight of older steps falls by this factor each step, so that about the latest 500 count.
 _LEAST_SPREAD = 1.0  # In tokens squared: steps of nearly one size say little about others.
 _UNKNOWN, _LEAST, _MOST = 4, 1, 512
-_GROWTH = 2  # Up to how many times the mean size of late the times are trusted.
-
-
+_GROWTH = 2  # The times are used for up to this many times the recent mean size.
 _READING_S = 0.1
-"""How long a step may take that reads prompts: another request waits for it. Reading more at once is hardly faster."""
+"""How long a step that reads prompts may take, as other requests wait for it. More at once is hardly faster."""
 _LEAST_READ = 256
 _ALIKE = 2
 
@@ -27,10 +25,7 @@ class Kind(Enum):
 
 
 _SHARE = 0.1
-"""How much longer the background may make one step with interactive answers.
-
-A step between answers may take as long as such a step, so that a new request waits no longer then.
-"""
+"""How much longer the background may make a step with interactive answers; steps between answers take as long."""
 
 
 class StepTimes:
@@ -52,7 +47,7 @@ class StepTimes:
             self._is_known = True
 
     def room(self, kind: Kind, num_tokens: int) -> int:
-        """Return how many background tokens may join `num_tokens`: 4 until known, at most twice the mean of late."""
+        """Return how many background tokens may join `num_tokens`: 4 until known, at most twice the recent mean."""
         seen = self._seen[kind]
         if not self._is_known or not seen.weight:
             return _UNKNOWN
@@ -71,7 +66,7 @@ class StepTimes:
 
 
 class ReadingPace:
-    """How many `tokens` of prompts a step reads, so that it takes about `_READING_S`: fewer as a prompt grows long."""
+    """How many `tokens` of prompts a step reads, to take about `_READING_S`: fewer as a prompt grows long."""
 
     def __init__(self, most: int) -> None:
         self.tokens = most
@@ -79,9 +74,9 @@ class ReadingPace:
         self._num_full = 0
 
     def note(self, num_tokens: int, seconds: float) -> None:
-        """Take in how many tokens the step read that is planned now, and how long the last one took, in seconds.
+        """Note how many tokens the planned step reads, and how long the last step took, in seconds.
 
-        Where steps are planned ahead, those were of one before; so the last ones must have read as much as they may.
+        If steps are planned ahead, that was an earlier step; so the last steps must have read as much as they may.
         """
         if self._num_full >= _ALIKE and seconds > 0:
             wanted = self.tokens * _READING_S / seconds

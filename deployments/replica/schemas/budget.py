@@ -1,10 +1,10 @@
 """Refuses schemas, regular expressions and grammars that would cost an engine too much, before the engine sees them.
 
-A schema of a few hundred bytes can take a grammar compiler minutes or gigabytes, and a regular expression of ten can
-take seconds for each token, in the process that generates for every request. So each new one is first compiled and
-followed for some tokens in a process of its own, with little time and memory. One that is slow only where the engine
-follows it is refused to that account for a while: how slow it is depends on the other options of the request, so it
-says nothing of other accounts. The content of schemas is validated, and the size of all bounded, by the ingress.
+A schema of a few hundred bytes can take a grammar compiler minutes or gigabytes, and a regular expression of ten bytes
+can take seconds for each token, in the process that generates for all requests. So each new form is first compiled and
+followed for some tokens in another process, with little time and memory. A form that turns out slow in the engine is
+refused to that account for a while: its speed depends on other options of the request, so other accounts may use it.
+The ingress validates the content of schemas, and limits the size of all forms.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from typing import Any, NamedTuple
 from deployments.bounded_process import ENVIRONMENT, Bounds, command
 from deployments.models.contract.errors import Overloaded, RequestRejected
 from deployments.replica.schemas.process import HEADER, INVALID, OK, REFUSED, TIMED_OUT, TOO_COSTLY
-from deployments.replica.schemas.requested import DEFAULT_PARAM, Form, Requested
-from deployments.replica.slow_grammar import SlowGrammar
+from deployments.replica.schemas.requested import Requested
+from deployments.replica.signals import SlowGrammar
 
 _MAX_REMEMBERED = 4096
 _MAX_REMEMBERED_CHARS = 32 * 1024 * 1024
 _MAX_LINE_BYTES = 32 * 1024 * 1024
 _MAX_WAITING = 64
 _REFUSED_FOR_S = 600.0
-"""Then a form that cost too much is tried again: CPU time, too, is more on a machine that is busy."""
+"""After that a form that cost too much is tried again: on a busy machine, CPU time grows too."""
 _SLOW = "slow"
 _MESSAGES = {
     INVALID: "Invalid {noun} for '{param}': it cannot be turned into a grammar.",
@@ -42,7 +42,7 @@ _ADVICE = "Use fewer repetitions, and none inside another that could match the s
 
 
 class Verdict(NamedTuple):
-    """What came of a trial: its kind, and the text to compile or what a refusal says."""
+    """The result of a trial: its kind, and the text to compile or the details of a refusal."""
 
     kind: str = OK
     text: str = ""
@@ -51,11 +51,10 @@ class Verdict(NamedTuple):
 class SchemaCompiler:
     """Tries schemas in a process that is started once and kept warm.
 
-    `tokenizer_info` is what `describe_tokenizer` returns; with it the cost is that of the engine's own
-    compilation, without it that of a vocabulary of single bytes, which is lower (a single `maxLength` of 100 takes
-    four seconds with a vocabulary of 100,000 tokens). `cpu_s` and `memory_bytes` are
-    what one schema may take, `wall_s` how long at most, `max_parallel` how many are tried at a time.
-    Remembers verdicts by digest, so that a schema that is sent with every request costs once. `clock` returns seconds.
+    `tokenizer_info` comes from `describe_tokenizer`, so that a trial costs what the engine's compilation costs. Without
+    it, the vocabulary is single bytes, which costs less (a single `maxLength` of 100 takes four seconds with 100,000
+    tokens). One schema may take `cpu_s`, `memory_bytes` and `wall_s`; `max_parallel` are tried at a time. Remembers
+    verdicts by digest, so that a schema that comes with every request costs once. `clock` returns seconds.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class SchemaCompiler:
             "any_whitespace": any_whitespace,
             "bounds": asdict(Bounds(cpu_s, wall_s, memory_bytes, output_bytes=0)),
         }
-        # Each with the time when it is forgotten.
+        # With the time at which each is forgotten.
         self._verdicts: OrderedDict[bytes, tuple[Verdict, float]] = OrderedDict()
         self._num_chars = 0
         self._clock = clock
@@ -84,29 +83,19 @@ class SchemaCompiler:
         self._process: _Process | None = None
 
     async def start(self) -> None:
-        """Start the process and wait until it is warm; `check` does so where it was not done before."""
+        """Start the process and wait until it is warm; otherwise the first `check` does so."""
         async with self._starting:
             if self._process is None or self._process.has_ended:
                 self._process = await _Process.start(self._config)
 
-    async def check(
-        self,
-        text: str,
-        param: str = DEFAULT_PARAM,
-        form: Form = "json",
-        tools: tuple[int, ...] = (),
-        *,
-        account: str = "",
-    ) -> str:
-        """Return the text by which an engine keeps to a schema or another form, in place of the one that is asked for.
-
-        `param` names the form in errors, and `tools` the schemas of calls.
+    async def check(self, requested: Requested, account: str = "") -> str:
+        """Return the rewritten text of a schema or another form, for the engine.
 
         Raises:
             RequestRejected: it has a schema that cannot be kept, or cannot be compiled within the budget.
             Overloaded: too many others are being tried, the machine is too busy, or the process ended meanwhile.
         """
-        asked = _asked(text, form)
+        asked = _asked(requested)
         digest = _digest(asked)
         verdict = self._recall(_digest(asked, account)) or self._recall(digest)
         if verdict is None:
@@ -117,23 +106,20 @@ class SchemaCompiler:
                 trial = asyncio.create_task(self._try(digest, asked))
                 self._trials[digest] = trial
                 trial.add_done_callback(lambda done: self._forget(digest, done))
-            # A caller that is cancelled must not end the trial for others that wait for it.
+            # A cancelled caller must not end the trial for others that wait for it.
             verdict = await asyncio.shield(trial)
         if verdict.kind != OK:
-            raise _rejected(Requested(param, text, form, tools), verdict)
+            raise _rejected(requested, verdict)
         return verdict.text
 
     @contextmanager
     def following(self, forms: Iterable[Requested], account: str) -> Iterator[None]:
-        """Remember the forms of a request that runs within the context, if they are too slow for the engine.
-
-        Other accounts may still ask for these forms.
-        """
+        """Context manager in which a request runs; refuses its forms to the account later if they are too slow."""
         try:
             yield
         except SlowGrammar:
             for requested in forms:
-                self._remember(_digest(_asked(requested.text, requested.form), account), Verdict(_SLOW))
+                self._remember(_digest(_asked(requested), account), Verdict(_SLOW))
             raise
 
     async def aclose(self) -> None:
@@ -145,7 +131,7 @@ class SchemaCompiler:
 
     def _forget(self, digest: bytes, trial: asyncio.Task[Verdict]) -> None:
         self._trials.pop(digest, None)
-        # Every caller may have left; reading the error marks it as retrieved.
+        # All callers may have left; reading the error marks it as retrieved.
         if not trial.cancelled():
             trial.exception()
 
@@ -193,17 +179,17 @@ def _rejected(requested: Requested, verdict: Verdict) -> RequestRejected:
     return RequestRejected(message, param=param, code="invalid_value")
 
 
-def _asked(text: str, form: Form) -> bytes:
-    return f"{form}\n{text}".encode()
+def _asked(requested: Requested) -> bytes:
+    return f"{requested.form}\n{requested.text}".encode()
 
 
 def _digest(asked: bytes, account: str | None = None) -> bytes:
-    """Return what a verdict is remembered by: for all accounts, or for one."""
+    """Return the key of a verdict: for all accounts, or for one."""
     return hashlib.sha256(asked if account is None else account.encode() + b"\n" + asked).digest()
 
 
 class _Process:
-    """One running `process` and the schemas that it has not answered yet."""
+    """One running `process`, and the forms that it has not answered yet."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -214,11 +200,7 @@ class _Process:
 
     @classmethod
     async def start(cls, config: dict[str, Any]) -> "_Process":
-        """Return a process that is warm.
-
-        Raises:
-            Overloaded: it ended at once.
-        """
+        """Return a warm process, or raise Overloaded."""
         process = await asyncio.create_subprocess_exec(
             *command("deployments.replica.schemas.process"),
             stdin=asyncio.subprocess.PIPE,
@@ -244,11 +226,7 @@ class _Process:
         return self
 
     async def ask(self, asked: bytes) -> Verdict:
-        """Return the verdict on a form and its text.
-
-        Raises:
-            Overloaded: the process ended before it answered.
-        """
+        """Return the verdict on a form and its text; raises Overloaded if the process ends first."""
         if self.has_ended:
             raise Overloaded("The JSON schema could not be compiled. Please try again.")
         self._last_number = (self._last_number + 1) % 2**32

@@ -1,13 +1,12 @@
-"""A process that tries out whether a form can be turned into a grammar cheaply, and followed; `budget` starts it.
+"""A process that tries whether a form can be turned into a grammar cheaply, and followed; `budget` starts it.
 
-It loads xgrammar once and then forks a child for each form: a JSON schema, a regular expression and so on. The child
-rewrites its schemas into what grammars keep, compiles it and follows it for some tokens within bounds of time and
-memory. Its exit status is the verdict, and what it has written the form that is tried in place of the one that was
-asked for: a form that is a bomb ends a child and nothing else. Knows nothing of requests.
+It loads xgrammar once, and forks a child for each form: a JSON schema, a regular expression and so on. Within bounds of
+time and memory, the child rewrites the form's schemas into what grammars keep, compiles the form, and follows it for
+some tokens. Its exit status is the verdict, and it writes the rewritten form: a form that is a bomb ends only a child.
 
-In: one line of JSON with the bounds and the tokenizer, then frames of an id, a length (both four bytes, little
-endian) and that many bytes: the name of the form, a line break, its text. Out: "ready", then for each a line with the
-id and, as JSON, the verdict and the text that belongs to it. Ends when its input ends.
+In: one line of JSON with the bounds and the tokenizer, then frames of an id, a length (both four bytes, little endian)
+and that many bytes: the name of the form, a line break, its text. Out: "ready", then for each frame a line with the id
+and, as JSON, the verdict and its text. Ends when its input ends.
 """
 
 import io
@@ -23,14 +22,14 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from deployments.bounded_process import Bounds
-from deployments.replica.schemas.unusable import Unusable
-from deployments.replica.white_space import MOST
+from deployments.replica.schemas.rewriting.parts import SchemaRefused
+from deployments.replica.structural_tags import MOST
 
 HEADER = struct.Struct("<II")
 OK = "ok"
 INVALID = "invalid"
 REFUSED = "refused"
-"""A schema has a word that cannot be kept: the text has the position of the schema and the sentence that says so."""
+"""A schema has a keyword that cannot be kept: the text holds the position of the schema and the error message."""
 TOO_COSTLY = "too_costly"
 TIMED_OUT = "timed_out"
 """The machine was too busy for a verdict."""
@@ -44,15 +43,16 @@ _WALKS = 4
 _STEPS_PER_WALK = 512
 _CHOICES_PER_WALK = 64
 _WALKING_S = 0.25
-"""CPU time of all tokens together. Most grammars take 1 to 5 microseconds for one, those that explode milliseconds."""
+"""CPU time of all tokens together. Most grammars take 1 to 5 microseconds a token, those that explode milliseconds."""
 _SMALL_VOCABULARY = [bytes([byte]) for byte in range(256)]
+_Trial = Callable[[str, str], str | None]
 
 
 def main() -> None:
     """Serve until the input ends."""
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     config = json.loads(source.readline())
-    import xgrammar  # Slow, and wanted in this process only.
+    import xgrammar  # Slow, and only this process needs it.
 
     if config["tokenizer_info"] is None:
         tokenizer = xgrammar.TokenizerInfo(
@@ -62,13 +62,14 @@ def main() -> None:
         tokenizer = xgrammar.TokenizerInfo.deserialize_json(config["tokenizer_info"])
     white = [token for token, text in enumerate(tokenizer.decoded_vocab) if text.isspace()]
     _try(tokenizer, white, "json", '{"enum": ["a"], "pattern": "a"}', any_whitespace=True)
-    os.nice(5)  # Generating goes first. A replica that starts waits for all that is above.
+    os.nice(5)  # Generating goes first. A starting replica waits for the lines above.
     _say(sink, "ready")
-    _serve(source, sink, config, partial(_try, tokenizer, white))
-    os._exit(0)  # Taking the interpreter down takes most of a second, and nothing is left to do.
+    trial = partial(_try, tokenizer, white, any_whitespace=config["any_whitespace"])
+    _serve(source, sink, Bounds(**{**config["bounds"], "output_bytes": _MAX_TEXT_BYTES}), trial)
+    os._exit(0)  # Shutting the interpreter down would take most of a second.
 
 
-def _serve(source: BinaryIO, sink: BinaryIO, config: dict[str, Any], trial: Callable[..., str | None]) -> None:
+def _serve(source: BinaryIO, sink: BinaryIO, bounds: Bounds, trial: _Trial) -> None:
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
@@ -90,7 +91,7 @@ def _serve(source: BinaryIO, sink: BinaryIO, config: dict[str, Any], trial: Call
                 if asked is None:
                     return
                 answer = os.memfd_create("answer")
-                running[_fork(asked, config, trial, answer)] = number, answer
+                running[_fork(asked, bounds, trial, answer)] = number, answer
             _reap(running, sink)
 
 
@@ -106,7 +107,7 @@ def _reap(running: dict[int, tuple[int, int]], sink: BinaryIO) -> None:
             _say(sink, f"{number} {json.dumps([verdict, text if verdict in (OK, REFUSED) else ''])}")
 
 
-def _fork(asked: bytes, config: dict[str, Any], trial: Callable[..., str | None], answer: int) -> int:
+def _fork(asked: bytes, bounds: Bounds, trial: _Trial, answer: int) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -115,16 +116,16 @@ def _fork(asked: bytes, config: dict[str, Any], trial: Callable[..., str | None]
         signal.set_wakeup_fd(-1)
         os.close(0)
         os.close(1)
-        Bounds(**{**config["bounds"], "output_bytes": _MAX_TEXT_BYTES}).set()
+        bounds.set()
         form, _, text = asked.decode().partition("\n")
-        tried = trial(form, text, any_whitespace=config["any_whitespace"])
+        tried = trial(form, text)
         if tried is not None:
             _write_all(answer, tried.encode())
             status = 0
     except MemoryError:
         pass
-    except Unusable as unusable:
-        _write_all(answer, json.dumps([unusable.position, unusable.sentence]).encode())
+    except SchemaRefused as refused:
+        _write_all(answer, json.dumps([refused.position, refused.sentence]).encode())
         status = _EXIT_REFUSED
     except Exception as error:
         if "bad_alloc" not in str(error):
@@ -139,19 +140,19 @@ def _write_all(sink: int, data: bytes) -> None:
 
 
 def _try(tokenizer: Any, white: list[int], form: str, text: str, *, any_whitespace: bool) -> str | None:
-    """Return the text by which an engine keeps to a form, None if it cannot be followed quickly.
+    """Return the rewritten text of a form; None if it cannot be followed quickly.
 
     `white` are the tokens of white space.
 
     Raises:
-        Unusable: a schema has a word that cannot be kept.
+        SchemaRefused: a schema has a keyword that cannot be kept.
         Exception: it cannot be compiled.
     """
     import xgrammar
 
     from deployments.replica.schemas.rewritten import expressions_of, rewritten_form
 
-    # One thread: those of a pool would not survive the fork, and the budget is of CPU time.
+    # One thread: a pool's threads do not survive the fork, and the budget counts CPU time.
     compiler = xgrammar.GrammarCompiler(tokenizer, max_threads=1, cache_enabled=False)
     text, schemas = rewritten_form(form, text)
     grammars = []
@@ -164,7 +165,7 @@ def _try(tokenizer: Any, white: list[int], form: str, text: str, *, any_whitespa
         grammars = [compiler.compile_grammar(text)]
     else:
         grammars = [_compile_tag(compiler, json.loads(text), text)]
-    # JSON says where each part begins, so that of it only patterns may be slow to follow.
+    # JSON marks where each part begins, so only its patterns may be slow to follow.
     grammars += map(compiler.compile_regex, expressions_of(schemas))
     mask = xgrammar.allocate_token_bitmask(1, tokenizer.vocab_size)
     left_s = _WALKING_S
@@ -189,11 +190,11 @@ def _compile_tag(compiler: Any, tag: dict[str, Any], text: str) -> Any:
 
 
 def _walk(matcher: Any, mask: Any, white: list[int], number: int, most_s: float) -> float:
-    """Return the CPU time that one way through a grammar takes; it ends when it takes more than `most_s`.
+    """Return the CPU time of one path through a grammar, in seconds; the walk ends after `most_s`.
 
-    A grammar that can match a text in many ways gets slower with each token of it. So a walk repeats its token as long
-    as it may, and then takes another; walks differ in which. None takes a token that ends the answer, or one of the
-    `white` ones, of which there may be any number in a row, if there is another.
+    A grammar that can match a text in many ways gets slower with each token. So a walk repeats its token as long as
+    the grammar allows, and then takes another one, chosen by its `number`. It takes no token that ends the answer, and
+    white space, which the grammar may allow without end, only if there is nothing else.
     """
     token, num_choices, taken_s = -1, 0, 0.0
     for _ in range(_STEPS_PER_WALK):
@@ -227,7 +228,7 @@ def _allowed(mask: Any, stops: list[int], white: list[int]) -> Any:
 def _read_exactly(source: BinaryIO, size: int) -> bytes | None:
     buffer = io.BytesIO()
     while buffer.tell() < size:
-        # Unbuffered, as the selector sees only what is still in the pipe.
+        # Unbuffered: the selector does not see bytes in a buffer.
         piece = os.read(source.fileno(), size - buffer.tell())
         if not piece:
             return None

@@ -1,4 +1,4 @@
-"""Says what an engine would compile into a grammar for a request; `budget` tries it out first."""
+"""The schemas and other forms of a request that an engine compiles into grammars; `budget` tries them first."""
 
 import copy
 import json
@@ -6,20 +6,20 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from deployments.replica.schemas.either import has_either
+from deployments.replica.structural_tags import has_either
 
 DEFAULT_PARAM = "response_format.json_schema.schema"
 
 Form = Literal["json", "regex", "grammar", "structural_tag", "calls"]
 
 _NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
-_SAY_NOTHING = frozenset({"type", "title", "description", "$schema", "$id", "$comment"})
+_ANNOTATIONS = frozenset({"type", "title", "description", "$schema", "$id", "$comment"})
 
 
 class Requested(NamedTuple):
     """A text that becomes a grammar, and the field that holds it.
 
-    That of calls becomes several, and `tools` has the positions of the tools that these are of.
+    The text of calls holds a schema for each tool; `tools` has the positions of these tools.
     """
 
     param: str
@@ -28,7 +28,7 @@ class Requested(NamedTuple):
     tools: tuple[int, ...] = ()
 
     def param_of(self, position: int) -> str:
-        """Return the field that holds the schema at a position among those of the form."""
+        """Return the field that holds the form's schema at a position."""
         if not self.tools:
             return self.param
         inner = ".function" if self.param == "tools" else ""
@@ -40,7 +40,6 @@ def _schema_text(schema: str | dict[str, Any]) -> str:
 
 
 def _choice_as_grammar(choices: list[str]) -> str:
-    """Return the grammar that vLLM makes of a choice."""
     alternatives = (re.sub(r'["\\\x00-\x1f\x7f]', lambda one: f"\\u{ord(one[0]):04x}", choice) for choice in choices)
     return "root ::= " + " | ".join(f'"{choice}"' for choice in alternatives)
 
@@ -55,11 +54,10 @@ _TEXTS: Mapping[str, tuple[Form, Callable[[Any], str]]] = {
 
 
 def forms_to_compile(body: dict[str, Any], functions: str = "tools") -> list[Requested]:
-    """Return each schema and other form in the body of a chat or a completion that an engine would compile.
+    """Return each form in the body of a chat or a completion that an engine would compile.
 
-    Those are the response format's, the form of structured outputs, and the tools': where the choice forces a call, and
-    otherwise where a tool is strict, since a call that the model then makes by itself is held to its schema.
-    `functions` is the field that the client has those in.
+    These are the response format, structured outputs, and the tools' schemas: if a call is forced, if a tool is strict,
+    and beside a form of the answer. `functions` names the field in which the client sent the tools.
     """
     found = []
     for name, value in (body.get("structured_outputs") or {}).items():
@@ -78,7 +76,7 @@ def forms_to_compile(body: dict[str, Any], functions: str = "tools") -> list[Req
 
 
 def _calls(body: dict[str, Any]) -> list[tuple[int, dict[str, Any], bool]]:
-    """Return the tools whose arguments a grammar guides: position, schema, and whether arguments must fit."""
+    """Return the tools whose arguments a grammar guides: position, schema, and whether the schema must be kept."""
     choice = body.get("tool_choice")
     tools = list(enumerate(body.get("tools") or []))
     if choice == "none" or not tools:
@@ -87,7 +85,7 @@ def _calls(body: dict[str, Any]) -> list[tuple[int, dict[str, Any], bool]]:
     if isinstance(choice, dict):
         wanted = choice.get("function", {}).get("name")
         tools = [(index, tool) for index, tool in tools if tool["function"]["name"] == wanted]
-    # Where one tool is strict, or the answer has a form, the engine guides the calls of all.
+    # If one tool is strict, or the answer has a form, the engine guides the calls of all tools.
     is_strict = any(tool["function"].get("strict") for _, tool in tools)
     if not (is_forced or is_strict or has_either(body)):
         return []
@@ -98,12 +96,12 @@ def _calls(body: dict[str, Any]) -> list[tuple[int, dict[str, Any], bool]]:
 
 
 def _arguments(parameters: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the schema of a function's arguments; one that says nothing of them has none."""
-    return parameters if parameters and not set(parameters) <= _SAY_NOTHING else _NO_ARGUMENTS
+    """Return the schema of a function's arguments; without keywords about arguments, the function has none."""
+    return parameters if parameters and not set(parameters) <= _ANNOTATIONS else _NO_ARGUMENTS
 
 
 def held_to(body: dict[str, Any], tried: list[tuple[Requested, str]]) -> dict[str, Any]:
-    """Return a body that asks for the same forms by the texts that an engine can keep to."""
+    """Return a body with its forms replaced by the rewritten texts."""
     body = {**body, **{name: copy.deepcopy(body[name]) for name in ("response_format", "tools") if body.get(name)}}
     for requested, text in tried:
         if requested.param == DEFAULT_PARAM:
@@ -112,7 +110,7 @@ def held_to(body: dict[str, Any], tried: list[tuple[Requested, str]]) -> dict[st
             body["response_format"] = json.loads(text)
         elif requested.form == "calls":
             for index, schema in zip(requested.tools, json.loads(text), strict=True):
-                # An explicit false would have no schema kept at all.
+                # With an explicit false, vLLM would ignore the schema.
                 body["tools"][index]["function"] |= {"parameters": schema, "strict": True}
         elif requested.form in ("json", "regex", "structural_tag"):
             name = requested.param.removeprefix("structured_outputs.")

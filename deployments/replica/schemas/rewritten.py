@@ -1,53 +1,58 @@
-"""Rewrites the schemas that a form of an answer holds."""
+"""Rewrites the schemas and regular expressions of an answer's form into ones that grammars keep."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from deployments.replica.schemas.rewriting.refusal import Place, SchemaRefused
+from deployments.replica.schemas.rewriting.expressions import in_text, may_be_slow, read
+from deployments.replica.schemas.rewriting.parts import Place, SchemaRefused
 from deployments.replica.schemas.rewriting.rewriter import rewrite
-from deployments.replica.schemas.rewriting.strings import read_pattern
-from deployments.replica.schemas.rewriting.written import in_text, may_be_slow
-from deployments.replica.schemas.unusable import Unusable
 
-_OPEN = {"type": "object"}
 MOST_LEVELS = 64
-"""As many as vLLM takes."""
+"""vLLM's limit."""
+_OPEN = {"type": "object"}
 _HOLDS_SCHEMA = {"json_schema", "schema"}
 
 
 def rewritten_form(form: str, text: str) -> tuple[str, list[dict[str, Any]]]:
-    """Return the text of a form with its schemas and regular expressions rewritten, and those schemas.
+    """Return the rewritten text of a form, and the rewritten schemas in it.
 
     Raises:
-        Unusable: one has what cannot be kept.
-        ValueError: the text is not what the form has.
+        SchemaRefused: a schema or an expression cannot be kept.
+        ValueError: the text is not of this form.
     """
     if form == "json":
-        schema = _rewritten(json.loads(text), 0)
+        schema = _rewritten(json.loads(text))
         return json.dumps(schema), [schema]
     if form == "calls":
         calls = [_of_call(call, position) for position, call in enumerate(json.loads(text))]
         return json.dumps(calls), calls
-    if form == "structural_tag":
-        tag = json.loads(text)
-        schemas = [_replaced(holder, word, place) for holder, word, place in _schemas_within(tag, ())]
-        return json.dumps(tag), schemas
-    return (_expression(text, ()) if form == "regex" else text), []
+    if form == "regex":
+        return _expression(text, ()), []
+    if form != "structural_tag":
+        return text, []
+    tag = json.loads(text)
+    schemas = []
+    for holder, word, place in _schemas_and_expressions(tag, ()):
+        if word == "pattern":
+            holder[word] = _expression(holder[word], place)
+        else:
+            holder[word] = _rewritten(holder[word], within=place, is_call=holder.get("style", "json") != "json")
+            schemas.append(holder[word])
+    return json.dumps(tag), schemas
 
 
-def _rewritten(schema: Any, position: int, *, within: Place = (), **options: Any) -> dict[str, Any]:
+def _rewritten(schema: Any, position: int = 0, *, within: Place = (), **options: Any) -> dict[str, Any]:
     try:
         rewritten = rewrite(schema, **options)
         if _is_deeper(rewritten, MOST_LEVELS):
             raise SchemaRefused((), f"nests objects and arrays deeper than {MOST_LEVELS} levels.")
-        return rewritten
     except SchemaRefused as refused:
-        raise Unusable(position, SchemaRefused(within + refused.place, refused.why).sentence) from None
+        raise SchemaRefused(within + refused.place, refused.why, position) from None
+    return rewritten
 
 
 def _is_deeper(node: Any, levels: int) -> bool:
-    """Return whether objects and arrays are nested more than `levels` deep."""
     if not isinstance(node, dict | list):
         return False
     inner = node.values() if isinstance(node, dict) else node
@@ -55,47 +60,36 @@ def _is_deeper(node: Any, levels: int) -> bool:
 
 
 def _of_call(call: dict[str, Any], position: int) -> dict[str, Any]:
-    """Return the schema of a call's arguments; where it need not be kept and cannot be, that of any object."""
+    """Return the schema of a call's arguments; the schema of any object where that cannot be kept, and need not."""
     try:
         return _rewritten(call["schema"], position, prefix=f"t{position}_", is_call=True)
-    except Unusable:
+    except SchemaRefused:
         if call["must_fit"]:
             raise
         return _OPEN
 
 
-def _schemas_within(node: Any, place: Place) -> Iterator[tuple[dict[str, Any], str, Place]]:
-    """Yield what holds a schema in a structural tag, the field that has it, and where it stands.
-
-    Regular expressions are rewritten on the way.
-    """
+def _schemas_and_expressions(node: Any, place: Place) -> Iterator[tuple[dict[str, Any], str, Place]]:
+    """Yield each schema and regular expression in a structural tag: the object that holds it, its key, its place."""
     if isinstance(node, list):
         for index, one in enumerate(node):
-            yield from _schemas_within(one, (*place, index))
+            yield from _schemas_and_expressions(one, (*place, index))
     elif isinstance(node, dict):
-        if node.get("type") == "regex" and isinstance(node.get("pattern"), str):
-            node["pattern"] = _expression(node["pattern"], (*place, "pattern"))
         for word, value in node.items():
-            if word in _HOLDS_SCHEMA and isinstance(value, dict):
+            is_schema = word in _HOLDS_SCHEMA and isinstance(value, dict)
+            is_expression = word == "pattern" and node.get("type") == "regex" and isinstance(value, str)
+            if is_schema or is_expression:
                 yield node, word, (*place, word)
             else:
-                yield from _schemas_within(value, (*place, word))
+                yield from _schemas_and_expressions(value, (*place, word))
 
 
 def _expression(text: str, place: Place) -> str:
-    """Return a regular expression of the whole of an answer, or of a part of it, as a grammar compiler reads it."""
-    try:
-        written = in_text(read_pattern(text, place, is_whole=True))
-        if written is None:
-            raise SchemaRefused(place, "leaves no text that could be written.")
-    except SchemaRefused as refused:
-        raise Unusable(0, refused.sentence) from None
+    """Return a regular expression of a whole answer, or a part of it, as a grammar compiler reads it."""
+    written = in_text(read(text, place, is_whole=True))
+    if written is None:
+        raise SchemaRefused(place, "leaves no text that could be written.")
     return written
-
-
-def _replaced(holder: dict[str, Any], word: str, place: Place) -> dict[str, Any]:
-    schema = holder[word] = _rewritten(holder[word], 0, within=place, is_call=holder.get("style", "json") != "json")
-    return schema
 
 
 def expressions_of(schemas: list[dict[str, Any]]) -> list[str]:

@@ -58,10 +58,8 @@ def running_engine(source, *, reasoning_parser="", **options):
     from vllm.v1.engine.async_llm import AsyncLLM
 
     from deployments.models.demo.sources import resolve_source
-    from deployments.replica.long_prompts import cut_long_prompts
-    from deployments.replica.scheduling.notice import Notice
-    from deployments.replica.short_prompts import prepare_short_at_once
-    from deployments.replica.template_arguments import keep_named_arguments
+    from deployments.replica.renderers import cut_long_prompts, keep_named_arguments, prepare_short_at_once
+    from deployments.replica.scheduling.preparing import Notice
 
     arguments = AsyncEngineArgs(
         **{

@@ -42,9 +42,9 @@ def adapted():
 
 @pytest.fixture(scope="module")
 def ask(adapted, sources):
-    from deployments.replica.adapters import Adapters
     from deployments.replica.chat import ChatRunner
     from deployments.replica.completions import CompletionRunner
+    from deployments.replica.runners import Adapters
     from deployments.replica.scheduling.preparing import Preparing
     from deployments.replica.schemas.budget import SchemaCompiler
 

@@ -103,7 +103,7 @@ def agreed(theirs: dict, ours: dict) -> dict:
 
 async def render_bounded(serving, request):
     """Render a request as ours are, whose calls have little white space."""
-    from deployments.replica.white_space import MOST, put_json_in_tag
+    from deployments.replica.structural_tags import MOST, put_json_in_tag
 
     rendered = await serving.render_chat_request(request)
     form = request.extract_structured_outputs()

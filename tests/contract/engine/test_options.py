@@ -263,7 +263,7 @@ def test_a_text_that_is_truncated_is_cut_before_it_becomes_tokens(real_engine, m
     cut = render()
     assert len(cut["prompt"]) <= 64 * params.max_input_tokens
     assert render(is_alone=True) == cut
-    monkeypatch.setattr("deployments.replica.long_prompts.CHARS_PER_TOKEN", 10**6)
+    monkeypatch.setattr("deployments.replica.renderers.CHARS_PER_TOKEN", 10**6)
     assert render()["prompt_token_ids"] == cut["prompt_token_ids"]
 
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[3]
 _PROCESS = """
 import faulthandler, json, os, sys
 import xgrammar
-from deployments.replica.quiet_libraries import quiet_libraries
+from deployments.replica.processes import quiet_libraries
 
 if sys.argv[1] == "quiet":
     quiet_libraries()

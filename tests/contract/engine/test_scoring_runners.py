@@ -55,7 +55,7 @@ def test_texts_are_cut_to_what_the_model_can_reach_before_they_become_tokens(req
     engine, long = request.getfixturevalue(name), "cat " * 100_000
     body = {"queries": [QUERY], "documents": [long, QUERY]}
     cut, summary = ask(engine, "score", body)
-    monkeypatch.setattr("deployments.replica.long_prompts.CHARS_PER_TOKEN", 10**6)
+    monkeypatch.setattr("deployments.replica.renderers.CHARS_PER_TOKEN", 10**6)
     assert ask(engine, "score", body) == ({**cut, "created": ANY}, summary)
 
 

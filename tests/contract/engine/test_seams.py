@@ -97,9 +97,9 @@ def test_vllm_takes_requests_whose_output_has_begun_as_those_that_it_preempted()
     from vllm.v1.worker import gpu_model_runner
     from vllm.v1.worker.worker_base import WorkerWrapperBase
 
-    from deployments.replica.options import _WORKER_EXTENSION
-    from deployments.replica.resume.request import as_resumed
+    from deployments.replica.engine import _WORKER_EXTENSION
     from deployments.replica.resume.worker import ResumedState, ResumingWorker
+    from deployments.replica.signals import as_resumed
 
     assert f"{ResumingWorker.__module__}.{ResumingWorker.__name__}" == _WORKER_EXTENSION
     assert "worker_extension_cls" in inspect.getsource(WorkerWrapperBase.init_worker)
@@ -277,7 +277,7 @@ def test_vllm_marks_tokens_without_an_adapter_by_a_negative_index_and_its_operat
     from vllm.lora.ops.torch_ops import lora_ops
     from vllm.lora.punica_wrapper import punica_cpu, utils
 
-    from deployments.replica.resume.bare_tokens import leave_bare_tokens
+    from deployments.replica.resume.worker import leave_bare_tokens
 
     assert "if x > 0 else -1 for x in mapping.prompt_mapping" in inspect.getsource(utils)
     leave_bare_tokens()

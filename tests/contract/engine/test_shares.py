@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from deployments.models.contract.payer import render_salt
+from deployments.models.contract.engine import render_salt
 from tests.contract.engine.asked import Asked
 from tests.waiting import eventually
 

@@ -24,7 +24,7 @@ def where(real_engine, monkeypatch):
     """Return the places where templates are rendered and text is tokenized, as they are."""
     from vllm.renderers import hf
 
-    from deployments.replica.short_prompts import prepare_short_at_once
+    from deployments.replica.renderers import prepare_short_at_once
 
     renderer, seen = real_engine.serving.renderer, set()
 
@@ -35,7 +35,7 @@ def where(real_engine, monkeypatch):
 
         return run
 
-    monkeypatch.setattr("deployments.replica.short_prompts._SHORT", 1000)
+    monkeypatch.setattr("deployments.replica.renderers._SHORT", 1000)
     for name in ("_tokenize_prompt", "_tokenize_prompt_async", "_apply_chat_template_async"):
         monkeypatch.setattr(renderer, name, getattr(renderer, name))
     template, tokenize = noting(hf.safe_apply_chat_template), noting(renderer._tokenize_prompt)
@@ -43,7 +43,7 @@ def where(real_engine, monkeypatch):
     loop, pool = real_engine.loop, renderer._executor
     renderer._tokenize_prompt_async = lambda *a: loop.run_in_executor(pool, tokenize, *a)
     renderer._apply_chat_template_async = lambda *a, **k: loop.run_in_executor(pool, lambda: template(*a, **k))
-    monkeypatch.setattr("deployments.replica.short_prompts.safe_apply_chat_template", template)
+    monkeypatch.setattr("deployments.replica.renderers.safe_apply_chat_template", template)
     prepare_short_at_once(renderer)
     return seen
 
@@ -62,7 +62,7 @@ def test_where_a_prompt_is_prepared_makes_no_difference_to_it(real_engine, where
     messages, tools, expected = CASES[case]
     rendered = render(real_engine, messages, tools)
     assert where == expected
-    monkeypatch.setattr("deployments.replica.short_prompts._SHORT", -1)
+    monkeypatch.setattr("deployments.replica.renderers._SHORT", -1)
     assert render(real_engine, messages, tools) == rendered
 
 

@@ -20,7 +20,7 @@ from batch.coordinator import Coordinator
 from batch.run import RunContext
 from batch.stores import Stores, create_stores
 from batch.worker import LineWorker
-from deployments.models.client.startup import ModelStartup
+from deployments.models.client.directory import ModelStartup
 from deployments.models.price import NO_PRICES, Prices
 from deployments.operations import operations_of
 from deployments.patience import Patience

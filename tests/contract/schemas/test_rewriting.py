@@ -12,10 +12,9 @@ import jsonschema
 import pytest
 from referencing import Registry
 
-from deployments.replica.schemas.rewriting.refusal import SchemaRefused
+from deployments.replica.schemas.rewriting.parts import SchemaRefused
 from deployments.replica.schemas.rewriting.rewriter import rewrite
 from deployments.replica.schemas.rewritten import rewritten_form
-from deployments.replica.schemas.unusable import Unusable
 from tests.contract.schemas import walking
 
 A = {"type": "string", "enum": ["a", "bb"]}
@@ -295,7 +294,7 @@ def test_names_and_code_points_of_other_dialects_are_read():
 def test_expressions_that_cannot_be_kept_are_refused_by_what_they_hold(expression):
     tag = json.dumps({"type": "structural_tag", "format": {"type": "regex", "pattern": expression}})
     for form, text in (("regex", expression), ("structural_tag", tag)):
-        with pytest.raises(Unusable) as refused:
+        with pytest.raises(SchemaRefused) as refused:
             rewritten_form(form, text)
         why = REFUSED_EXPRESSIONS[expression].removeprefix("it " if form == "structural_tag" else "")
         assert why in refused.value.sentence
@@ -307,7 +306,7 @@ def test_a_schema_that_is_written_too_deep_is_refused_unless_it_need_not_be_kept
     for _ in range(70):
         deep = [deep]
     schema = {"type": "object", "properties": {"a": {"const": deep}}}
-    with pytest.raises(Unusable, match="deeper than 64 levels"):
+    with pytest.raises(SchemaRefused, match="deeper than 64 levels"):
         rewritten_form("json", json.dumps(schema))
     calls = json.dumps([{"schema": schema, "must_fit": False}])
     assert rewritten_form("calls", calls)[1] == [{"type": "object"}]

@@ -9,10 +9,10 @@ import psutil
 import pytest
 
 from deployments.models.contract.errors import Overloaded, RequestRejected
-from deployments.replica.schemas.budget import DEFAULT_PARAM, SchemaCompiler, Verdict, describe_tokenizer
+from deployments.replica.schemas.budget import SchemaCompiler, Verdict, describe_tokenizer
 from deployments.replica.schemas.process import INVALID, OK, TOO_COSTLY
-from deployments.replica.schemas.requested import Requested, forms_to_compile
-from deployments.replica.slow_grammar import SlowGrammar
+from deployments.replica.schemas.requested import DEFAULT_PARAM, Requested, forms_to_compile
+from deployments.replica.signals import SlowGrammar
 
 STRING = {"type": "string"}
 SMALL = json.dumps({"type": "object", "properties": {"a": STRING}, "required": ["a"]})
@@ -43,10 +43,14 @@ def compiler(loop):
     loop.run_until_complete(compiler.aclose())
 
 
-def verdict(loop, compiler, schema, **options):
+def schema_form(text):
+    return Requested(DEFAULT_PARAM, text)
+
+
+def verdict(loop, compiler, schema, *, param=DEFAULT_PARAM, account="", **options):
     text = schema if isinstance(schema, str) else json.dumps(schema)
     try:
-        loop.run_until_complete(compiler.check(text, **options))
+        loop.run_until_complete(compiler.check(Requested(param, text, **options), account))
     except RequestRejected as error:
         return error
     return None
@@ -216,16 +220,16 @@ def test_a_trial_that_a_busy_machine_could_not_end_in_time_is_no_verdict(loop):
     bomb = json.dumps(BOMBS["counted properties"])
     for _ in range(2):  # The second would be refused at once if the first had been remembered.
         with pytest.raises(Overloaded, match="in time"):
-            loop.run_until_complete(compiler.check(bomb))
+            loop.run_until_complete(compiler.check(schema_form(bomb)))
     loop.run_until_complete(compiler.aclose())
 
 
 def test_small_schema_does_not_wait_for_a_bomb(loop, compiler):
     async def race():
         bomb = json.dumps({**BOMBS["many properties"], "title": "race"})
-        slow = asyncio.create_task(compiler.check(bomb))
+        slow = asyncio.create_task(compiler.check(schema_form(bomb)))
         await asyncio.sleep(0)
-        await compiler.check(json.dumps({**json.loads(SMALL), "title": "race"}))
+        await compiler.check(schema_form(json.dumps({**json.loads(SMALL), "title": "race"})))
         assert not slow.done()
         with pytest.raises(RequestRejected):
             await slow
@@ -236,7 +240,7 @@ def test_small_schema_does_not_wait_for_a_bomb(loop, compiler):
 def test_same_schema_is_tried_once_for_all_who_wait(loop, compiler):
     async def crowd():
         text = json.dumps({**json.loads(SMALL), "title": "crowd"})
-        tasks = [asyncio.create_task(compiler.check(text)) for _ in range(50)]
+        tasks = [asyncio.create_task(compiler.check(schema_form(text))) for _ in range(50)]
         await asyncio.sleep(0)
         assert len(compiler._trials) == 1
         tasks[0].cancel()
@@ -249,7 +253,7 @@ def test_same_schema_is_tried_once_for_all_who_wait(loop, compiler):
 def test_too_many_new_schemas_at_once_are_refused_as_overload(loop, compiler):
     async def flood():
         texts = [json.dumps({**json.loads(SMALL), "title": f"flood {i}"}) for i in range(80)]
-        return await asyncio.gather(*map(compiler.check, texts), return_exceptions=True)
+        return await asyncio.gather(*map(compiler.check, map(schema_form, texts)), return_exceptions=True)
 
     results = loop.run_until_complete(flood())
     assert {type(result) for result in results} == {Overloaded, str}
@@ -259,13 +263,13 @@ def test_process_that_was_killed_is_replaced(loop):
     async def scene():
         compiler = SchemaCompiler()
         await compiler.start()
-        waiting = asyncio.create_task(compiler.check(json.dumps(BOMBS["counted properties"])))
+        waiting = asyncio.create_task(compiler.check(schema_form(json.dumps(BOMBS["counted properties"]))))
         await asyncio.sleep(0.1)
         assert compiler._process._answers
         os.kill(compiler._process._process.pid, signal.SIGKILL)
         with pytest.raises(Overloaded):
             await waiting
-        await compiler.check(SMALL)
+        await compiler.check(schema_form(SMALL))
         await compiler.aclose()
 
     loop.run_until_complete(scene())

@@ -22,8 +22,8 @@ from vllm.config import StructuredOutputsConfig
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.cli_args import FrontendArgs
 from ray.serve.llm.deployment import LLMServer
-from deployments.replica.builder import deployment_options
-from deployments.replica.options import llm_config_of
+from deployments.replica.server import deployment_options
+from deployments.replica.engine import llm_config_of
 from serve_app.config import ServiceConfig
 
 known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from deployments.models.config import BatchReplicas
-from deployments.replica.builder import STOP_S, build_batch_deployment, build_model_deployment
+from deployments.replica.server import STOP_S, build_batch_deployment, build_model_deployment
 from deployments.state.config import resolve_state
 from serve_app.app import build
 from serve_app.config import ServiceConfig

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from deployments.replica.malloc import keep_freed_memory
+from deployments.replica.processes import keep_freed_memory
 
 NAMES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 ROUNDS, BLOCKS, BLOCK_BYTES = 10, 3, 30 * 2**20

@@ -7,7 +7,7 @@ from multiprocessing.shared_memory import SharedMemory
 
 import pytest
 
-from deployments.replica.scheduling.notice import Notice
+from deployments.replica.scheduling.preparing import Notice
 
 
 def read_when_asked(pipe: Connection) -> None:

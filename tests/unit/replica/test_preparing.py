@@ -2,8 +2,7 @@
 
 import asyncio
 
-from deployments.replica.scheduling.notice import Notice
-from deployments.replica.scheduling.preparing import QUIET_S, Preparing
+from deployments.replica.scheduling.preparing import QUIET_S, Notice, Preparing
 from tests.twins.gatekeeper import TestClock
 
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.replica.schemas.rewriting import patterns
-from deployments.replica.schemas.rewriting.written import in_json, may_be_slow
+from deployments.replica.schemas.rewriting.expressions import in_json, may_be_slow, read
+from deployments.replica.schemas.rewriting.parts import SchemaRefused
 
 PARTS = st.sampled_from(["a", "b", "[ab]", "[^a]", ".", "\\d", "\\S", "\\W", "a|b", "^a", "b$", "(a|b)c", "(?:ab)?"])
 REPEATED = st.builds("{}{}".format, PARTS.map("(?:{})".format), st.sampled_from(["", "*", "+", "?", "{2}", "{1,3}"]))
@@ -27,8 +28,8 @@ def written(pattern):
 @given(PATTERNS, TEXTS)
 def test_what_is_written_matches_only_what_the_pattern_finds(pattern, text):
     try:
-        expression = written(patterns.read(pattern))
-    except patterns.PatternRefused:
+        expression = written(read(pattern))
+    except SchemaRefused:
         return
     if expression is not None and expression.fullmatch(text):
         assert re.search(pattern, text)
@@ -37,8 +38,8 @@ def test_what_is_written_matches_only_what_the_pattern_finds(pattern, text):
 @given(PATTERNS, TEXTS, st.integers(0, 3), st.integers(0, 6))
 def test_a_fitted_pattern_keeps_to_its_lengths(pattern, text, least, more):
     try:
-        fitted = patterns.fitted(patterns.read(pattern), least, least + more)
-    except patterns.PatternRefused:
+        fitted = patterns.fitted(read(pattern), least, least + more)
+    except SchemaRefused:
         return
     expression = None if fitted is None else written(fitted)
     if expression is not None and expression.fullmatch(text):
@@ -65,12 +66,12 @@ def test_all_but_some_words_is_every_other_text(words, text):
     ],
 )
 def test_what_cannot_be_kept_is_said(pattern, why):
-    with pytest.raises(patterns.PatternRefused, match=why):
-        patterns.read(pattern)
+    with pytest.raises(SchemaRefused, match=why):
+        read(pattern)
 
 
 @pytest.mark.parametrize(
     ("pattern", "is_slow"), [("^[a-z]*$", False), ("^(ab)*$", False), ("^(a|aa)*$", True), ("^([a-z]+-)*[a-z]$", True)]
 )
 def test_repetitions_of_what_varies_are_told_from_others(pattern, is_slow):
-    assert may_be_slow(in_json(patterns.read(pattern))) == is_slow
+    assert may_be_slow(in_json(read(pattern))) == is_slow

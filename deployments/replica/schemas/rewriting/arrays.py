@@ -1,15 +1,13 @@
-"""Arrays: which parts hold for each item."""
+"""Arrays: the parts that hold for each item."""
 
 from itertools import combinations
 from typing import Any, Protocol
 
-from deployments.replica.schemas.rewriting.disjoint import are_disjoint
 from deployments.replica.schemas.rewriting.document import Document
-from deployments.replica.schemas.rewriting.gathering import Together, alternatives
-from deployments.replica.schemas.rewriting.negation import negated
+from deployments.replica.schemas.rewriting.gathering import Conjunction, alternatives
+from deployments.replica.schemas.rewriting.negation import are_disjoint, negated
 from deployments.replica.schemas.rewriting.nodes import AnyOf, Array, Node
-from deployments.replica.schemas.rewriting.parts import Part
-from deployments.replica.schemas.rewriting.refusal import SchemaRefused
+from deployments.replica.schemas.rewriting.parts import Part, SchemaRefused
 from deployments.replica.schemas.rewriting.values import DRAFT_7, DRAFT_2020
 
 _MAX_FIRST = 200
@@ -18,40 +16,35 @@ _REST = ("items", "additionalItems", "unevaluatedItems")
 
 
 class Builder(Protocol):
-    """What makes nodes of parts and of values."""
+    """Creates the nodes of parts and of values."""
 
     document: Document
 
     def node(self, parts: list[Part]) -> int:
-        """Return the number of the node of the values that some parts take together."""
+        """Return the number of the node of the values that fit all parts."""
 
     def literal(self, value: Any) -> int:
         """Return the number of the node of one value."""
 
     def add(self, node: Node) -> int:
-        """Return the number of a node that is added."""
+        """Add a node, and return its number."""
 
     def finite(self, parts: list[Part]) -> list[Any] | None:
-        """Return all values that some parts take together; None where they are too many to list."""
+        """Return all values that fit all parts; None if they are not listed."""
 
 
-def array_node(builder: Builder, together: Together) -> int | None:
-    """Return the node of the arrays that some parts take together; None where there are none.
-
-    Raises:
-        SchemaRefused: a word cannot be kept.
-    """
-    items = _Items(builder.document, together)
-    least = max((int(part.schema.get("minItems", 0)) for part in together.parts), default=0)
-    most = min((int(part.schema["maxItems"]) for part in together.parts if "maxItems" in part.schema), default=None)
-    if any(isinstance(value, list) for part in together.parts for value in part.schema.get("$without", ())):
+def array_node(builder: Builder, conjunction: Conjunction) -> int | None:
+    """Return the node of the arrays that fit all parts, or raise SchemaRefused; None if there are none."""
+    items = _Items(builder.document, conjunction)
+    least, most = conjunction.bounds("Items")
+    if any(isinstance(value, list) for value in conjunction.without):
         return None
-    for part in together.parts:
+    for part in conjunction.parts:
         if "contains" in part.schema:
             least = max(least, items.hold_in_some(part))
     if len(items.first) > _MAX_FIRST:
         raise SchemaRefused(items.place, "has too many items of their own. Use fewer.")
-    unique = next((part for part in together.parts if part.schema.get("uniqueItems")), None)
+    unique = next((part for part in conjunction.parts if part.schema.get("uniqueItems")), None)
     if unique is not None and (most is None or most > 1):
         several = _unique_values(builder, items, least, most)
         if several is not None:
@@ -68,12 +61,12 @@ def array_node(builder: Builder, together: Together) -> int | None:
 
 
 class _Items:
-    """The parts that hold for the first items, each, and for those that follow; None where none may follow."""
+    """The parts that hold for each of the first items, and for the rest; `rest` is None if no more may follow."""
 
-    def __init__(self, document: Document, together: Together) -> None:
+    def __init__(self, document: Document, conjunction: Conjunction) -> None:
         self._document = document
-        self.place = next((part.place for part in together.parts if "prefixItems" in part.schema), ())
-        lists = {part: self._list(part) for part in together.parts}
+        self.place = next((part.place for part in conjunction.parts if "prefixItems" in part.schema), ())
+        lists = {part: self._list(part) for part in conjunction.parts}
         length = max(map(len, lists.values()), default=0)
         self.first: list[list[Part]] = [[] for _ in range(length)]
         self.rest: list[Part] | None = []
@@ -82,13 +75,13 @@ class _Items:
             for index in range(length):
                 self.first[index] += [own[index]] if index < len(own) else self._following(part)
             self.rest += self._following(part)
-            self._add_unevaluated(part, together, lists)
-        # Tuples stay closed, as they always were here, unless a word says what follows.
-        if length and not self._has_rest and not self.rest and not self._needs_more(together, length):
+            self._add_unevaluated(part, conjunction, lists)
+        # Tuples stay closed, as always here, unless a keyword is about further items.
+        if length and not self._has_rest and not self.rest and not self._needs_more(conjunction, length):
             self.rest = None
 
-    def _needs_more(self, together: Together, length: int) -> bool:
-        return any(part.schema.get("minItems", 0) > length or "contains" in part.schema for part in together.parts)
+    def _needs_more(self, conjunction: Conjunction, length: int) -> bool:
+        return any(part.schema.get("minItems", 0) > length or "contains" in part.schema for part in conjunction.parts)
 
     def _list(self, part: Part) -> list[Part]:
         for word in ("prefixItems", "items"):
@@ -103,11 +96,11 @@ class _Items:
         self._has_rest = True
         return [self._document.child(part, word)]
 
-    def _add_unevaluated(self, part: Part, together: Together, lists: dict[Part, list[Part]]) -> None:
-        """Hold the items to `unevaluatedItems` that no part evaluates which holds because of this one."""
+    def _add_unevaluated(self, part: Part, conjunction: Conjunction, lists: dict[Part, list[Part]]) -> None:
+        """Apply `unevaluatedItems` to the items that the part, and the parts that it implies, do not evaluate."""
         if "unevaluatedItems" not in part.schema:
             return
-        others = [other for other in together.evaluated_by(part) if other in lists]
+        others = [other for other in conjunction.evaluated_by(part) if other in lists]
         if any(
             self._following(other) or (other is not part and "unevaluatedItems" in other.schema) for other in others
         ):
@@ -120,11 +113,7 @@ class _Items:
             self.rest.append(wanted)
 
     def hold_in_some(self, part: Part) -> int:
-        """Hold as many items to `contains` as are wanted, the first that may; return how many there must be then.
-
-        Raises:
-            SchemaRefused: `maxContains` cannot be said.
-        """
+        """Apply `contains` to the first items that allow it; return the least number of items, or raise."""
         schema = part.schema
         wanted = self._document.child(part, "contains")
         number = int(schema.get("minContains", 1))
@@ -162,7 +151,7 @@ def _exclude(document: Document, ones: list[Part], others: list[Part]) -> bool:
 
 
 def _unique_values(builder: Builder, items: _Items, least: int, most: int | None) -> int | None:
-    """Return the node of the arrays without repetition of few values, each in its turn; None where they are not few."""
+    """Return the node of arrays without repetition, in one order, if the items have few values; None otherwise."""
     if items.first or items.rest is None:
         return None
     values = builder.finite(items.rest)

@@ -1,4 +1,4 @@
-"""Sets of characters as sorted ranges of code points, and those that stand for themselves in a JSON string."""
+"""Sets of characters as sorted ranges of code points."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ LAST = 0x10FFFF
 
 
 def union(parts: Iterable[tuple[int, int]]) -> Ranges:
-    """Return ranges in order, joined where they touch."""
+    """Return sorted ranges, joined where they touch."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted(parts):
         if joined and low <= joined[-1][1] + 1:
@@ -19,7 +19,7 @@ def union(parts: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """Return all characters but these."""
+    """Return all other characters."""
     others, following = [], 0
     for low, high in ranges:
         if low > following:
@@ -46,9 +46,9 @@ def of(text: str) -> Ranges:
 
 
 SAFE = union([(0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, LAST)])
-"""What a JSON string may hold as it is: neither quotes, backslashes, control characters nor halves of characters."""
+"""The characters that JSON strings hold unescaped: no quotes, backslashes, control characters or surrogates."""
 TEXT = union([(0, 0xD7FF), (0xE000, LAST)])
-"""What any text may hold: no halves of characters."""
+"""All characters but surrogates."""
 ASCII = ((0, 0x7F),)
 DIGITS = ((0x30, 0x39),)
 WORD = union([*DIGITS, (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)])
@@ -58,7 +58,7 @@ SPACES = union(
         *((0x2000, 0x200A), (0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000), (0xFEFF, 0xFEFF)),
     ]
 )
-"""White space in any of the languages of patterns."""
+"""White space in any dialect of regular expressions."""
 SURE_SPACES = union([(0x09, 0x0D), (0x20, 0x20)])
 BREAKS = of("\n\r\u2028\u2029")
 """What a dot does not match, in Python or in JavaScript."""

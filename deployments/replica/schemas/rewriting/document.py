@@ -1,28 +1,30 @@
-"""A schema as a document: its parts, where each stands, and what its references point at."""
+"""A schema as a document: its parts, where they stand, what its references point at, and which values keywords have."""
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote, urljoin
 
-from deployments.replica.schemas.rewriting.forms import check_forms
-from deployments.replica.schemas.rewriting.parts import Part
-from deployments.replica.schemas.rewriting.refusal import Place, SchemaRefused
-from deployments.replica.schemas.rewriting.values import DRAFT_7, DRAFT_2020, Judge
+from deployments.replica.schemas.rewriting.parts import Part, Place, SchemaRefused
+from deployments.replica.schemas.rewriting.values import DRAFT_7, DRAFT_2020, Validator
 
 _DIALECTS = {"draft-07": DRAFT_7, "draft/2020-12": DRAFT_2020}
-_SCHEMAS = ("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames",
+_HOLD_SCHEMA = ("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames",
     "then", "unevaluatedItems", "unevaluatedProperties")  # fmt: skip
-_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
-_MAPS = ("$defs", "definitions", "dependentSchemas", "dependencies", "patternProperties", "properties")
+_HOLD_LIST = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+_HOLD_NAMED = ("$defs", "definitions", "dependentSchemas", "dependencies", "patternProperties", "properties")
 MAX_PARTS = 20_000
+TYPES = ("null", "boolean", "number", "integer", "string", "array", "object")
+ALL_TYPES = frozenset(TYPES) - {"integer"}
+"""Integers are numbers."""
 
 
 class Document:
-    """A schema whose parts are asked for by place.
+    """A schema, and its parts by place.
 
     Raises:
-        SchemaRefused: a word is not written as JSON Schema has it, or identifies parts in a way that is not supported.
+        SchemaRefused: a keyword has a wrong value, or identifies parts in a way that is not supported.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -41,16 +43,15 @@ class Document:
             has_tuples = has_tuples or "prefixItems" in part
             has_lists = has_lists or isinstance(part.get("items"), list)
             self._register(part, place)
-        # Where nothing is stated, tuples tell: the older draft does not know the newer word, and has another meaning
-        # for what stands beside it.
+        # Without `$schema`, tuples decide: draft 7 ignores `prefixItems`, and reads `items` beside it differently.
         if len(dialects) > 1 and has_tuples and not has_lists:
             dialects = {DRAFT_2020}
         self.drafts = {DRAFT_7} if len(dialects) > 1 and has_lists and not has_tuples else dialects
         self.root = self.at(())
-        self.judge = Judge(schema, sorted(dialects))
+        self.validator = Validator(schema, sorted(dialects))
 
     def at(self, place: Place) -> Part:
-        """Return the part at a place that exists."""
+        """Return the part at an existing place."""
         part = self._parts.get(place)
         if part is None:
             value = self._schema
@@ -60,7 +61,7 @@ class Document:
         return part
 
     def child(self, part: Part, *steps: str | int) -> Part:
-        """Return what a part holds under some keys."""
+        """Return the part below a part, by its keys."""
         value = part.schema
         for step in steps:
             value = value[step]
@@ -69,17 +70,13 @@ class Document:
         return self.made(value, part.place) if part.is_made else self.at(part.place + steps)
 
     def made(self, schema: Any, place: Place) -> Part:
-        """Return a part of words that the schema does not have, but which follow from those at a place."""
+        """Return a derived part, whose keywords follow from those at a place."""
         key = json.dumps([schema, place], default=lambda part: f"\0{part.number}")
         part = self._parts.get(key)
         return self._new(key, schema, place, is_made=True) if part is None else part
 
     def target(self, part: Part, word: str = "$ref") -> Part:
-        """Return what the reference of a part points at.
-
-        Raises:
-            SchemaRefused: there is no such part in the document.
-        """
+        """Return the part that the reference of a part points at, or raise SchemaRefused."""
         reference = part.schema[word]
         where = (*part.place, word)
         if word == "$dynamicRef":
@@ -126,7 +123,7 @@ class Document:
         return part
 
     def _walk(self, start: Place = ()) -> Iterator[tuple[Place, dict[str, Any]]]:
-        """Yield the subschemas below a place, each after its words were checked."""
+        """Yield the subschemas below a place, each after its keywords were checked."""
         value = self._schema
         for step in start:
             value = value[step]
@@ -140,13 +137,13 @@ class Document:
             check_forms(part, place)
             self._walked.add(place)
             yield place, part
-            for word in _SCHEMAS:
+            for word in _HOLD_SCHEMA:
                 if word in part and not isinstance(part[word], list):
                     pending.append(((*place, word), part[word]))
-            for word in _LISTS:
+            for word in _HOLD_LIST:
                 if isinstance(part.get(word), list):
                     pending.extend(((*place, word, index), one) for index, one in enumerate(part[word]))
-            for word in _MAPS:
+            for word in _HOLD_NAMED:
                 if isinstance(part.get(word), dict):
                     pending.extend(
                         ((*place, word, key), one)
@@ -163,10 +160,84 @@ class Document:
             if identity.startswith("#"):
                 anchors.append(identity[1:])
             elif not place:
-                # Beside a reference, draft 7 does not know it.
+                # Draft 7 ignores it beside a reference.
                 self._base = "" if "$ref" in part else identity
             else:
                 raise SchemaRefused((*place, "$id"), "is not supported within a schema. Use $anchor.")
         for anchor in anchors:
             if self._anchors.setdefault(anchor, place) != place:
                 raise SchemaRefused(place, f"has the anchor '{anchor}', which another part has too.")
+
+
+_Test = Callable[[Any], bool]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and value == int(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, dict | bool)
+
+
+def _are_types(value: Any) -> bool:
+    return value in TYPES if isinstance(value, str) else bool(value) and _list_of(lambda one: one in TYPES)(value)
+
+
+def _list_of(test: _Test) -> _Test:
+    return lambda value: isinstance(value, list) and all(map(test, value))
+
+
+def _object_of(test: _Test) -> _Test:
+    return lambda value: isinstance(value, dict) and all(map(test, value.values()))
+
+
+_are_schemas, _are_names = _list_of(_is_schema), _list_of(_is_text)
+
+
+def _is_schema_or_names(value: Any) -> bool:
+    return _is_schema(value) or _are_names(value)
+
+
+_FORMS: dict[str, tuple[_Test, str]] = {
+    word: (test, form)
+    for words, test, form in (
+        ("minimum maximum exclusiveMinimum exclusiveMaximum", _is_number, "a number"),
+        ("minLength maxLength minItems maxItems", _is_count, "a whole number that is not negative"),
+        ("minProperties maxProperties minContains maxContains", _is_count, "a whole number that is not negative"),
+        ("pattern format $ref $dynamicRef $id $anchor $dynamicAnchor", _is_text, "a string"),
+        ("not if then else contains propertyNames", _is_schema, "a schema"),
+        ("additionalProperties unevaluatedProperties additionalItems unevaluatedItems", _is_schema, "a schema"),
+        ("allOf anyOf oneOf", lambda value: bool(value) and _are_schemas(value), "an array of schemas"),
+        ("prefixItems", _are_schemas, "an array of schemas"),
+        ("items", lambda value: _is_schema(value) or _are_schemas(value), "a schema or an array of schemas"),
+        ("properties patternProperties", _object_of(_is_schema), "an object of schemas"),
+        ("dependentSchemas $defs definitions", _object_of(_is_schema), "an object of schemas"),
+        ("dependencies", _object_of(_is_schema_or_names), "an object of schemas or arrays of strings"),
+        ("dependentRequired", _object_of(_are_names), "an object of arrays of strings"),
+        ("required", _are_names, "an array of strings"),
+        ("type", _are_types, f"one or more of {', '.join(TYPES)}"),
+        ("enum", lambda value: isinstance(value, list) and bool(value), "an array with at least one value"),
+        ("uniqueItems", lambda value: isinstance(value, bool), "true or false"),
+        ("multipleOf", lambda value: _is_number(value) and value > 0, "a number above 0"),
+    )
+    for word in words.split()
+}
+
+
+def check_forms(schema: dict[str, Any], place: Place) -> None:
+    """Raise SchemaRefused if a keyword of a subschema has a wrong value, or is of an unsupported draft."""
+    for word, value in schema.items():
+        if word == "$recursiveRef":
+            raise SchemaRefused((*place, word), "is not supported. Use $ref.")
+        form = _FORMS.get(word)
+        if form is not None and not form[0](value):
+            raise SchemaRefused((*place, word), f"must be {form[1]}.")

@@ -1,39 +1,36 @@
-"""Gathers what must hold together: follows references, joins `allOf`, and deals out what holds one way or another."""
+"""Gathers parts that must hold together: follows references, joins `allOf`, and lists the alternatives of branches."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployments.replica.schemas.rewriting.disjoint import are_disjoint
-from deployments.replica.schemas.rewriting.document import Document
-from deployments.replica.schemas.rewriting.negation import negated, options
-from deployments.replica.schemas.rewriting.parts import Part
-from deployments.replica.schemas.rewriting.refusal import SchemaRefused
+from deployments.replica.schemas.rewriting.document import ALL_TYPES, Document
+from deployments.replica.schemas.rewriting.negation import are_disjoint, negated, options
+from deployments.replica.schemas.rewriting.parts import Part, SchemaRefused
 from deployments.replica.schemas.rewriting.values import DRAFT_2020
 
 MAX_ALTERNATIVES = 256
-ALL_TYPES = frozenset({"null", "boolean", "number", "string", "array", "object"})
 _BRANCHING = ("anyOf", "oneOf", "not", "if", "dependencies", "dependentRequired", "dependentSchemas")
 
 
 @dataclass
-class Together:
-    """Parts that all hold. Their references are followed, and one of each part's alternatives is chosen.
+class Conjunction:
+    """Parts that all hold: their references are followed, and one alternative of each is chosen.
 
-    `below` has, for each, those that hold because it does: what they say of properties and items, it has evaluated.
+    `below` lists, for each part, the parts that it implies; it evaluates the properties and items that they name.
     """
 
     parts: dict[Part, None] = field(default_factory=dict)
     below: dict[Part, list[Part]] = field(default_factory=dict)
     types: frozenset[str] = ALL_TYPES
 
-    def copy(self) -> "Together":
-        """Return one that can be changed for itself."""
-        return Together(dict(self.parts), {part: list(below) for part, below in self.below.items()}, self.types)
+    def copy(self) -> "Conjunction":
+        """Return an independent copy."""
+        return Conjunction(dict(self.parts), {part: list(below) for part, below in self.below.items()}, self.types)
 
     @property
     def listing(self) -> tuple[Part, str, list[Any]] | None:
-        """A part that lists all values with `const` or `enum`, that word and the values; None where there is none."""
+        """A part that lists its values, the keyword (`const` or `enum`) and the values; None if there is none."""
         for part in self.parts:
             if "const" in part.schema:
                 return part, "const", [part.schema["const"]]
@@ -41,8 +38,19 @@ class Together:
                 return part, "enum", part.schema["enum"]
         return None
 
+    @property
+    def without(self) -> list[Any]:
+        """The values that are excluded."""
+        return [value for part in self.parts for value in part.schema.get("$without", ())]
+
+    def bounds(self, noun: str) -> tuple[int, int | None]:
+        """Return the strictest `min` and `max` of a noun, such as "Items"; None is no bound."""
+        least = [int(part.schema.get(f"min{noun}", 0)) for part in self.parts]
+        most = [int(part.schema[f"max{noun}"]) for part in self.parts if f"max{noun}" in part.schema]
+        return max(least, default=0), min(most, default=None)
+
     def evaluated_by(self, part: Part) -> list[Part]:
-        """Return a part and all that hold because of it."""
+        """Return a part and all parts that it implies."""
         found, pending = {part: None}, [part]
         while pending:
             for one in self.below.get(pending.pop(), ()):
@@ -59,16 +67,12 @@ class _Choice:
     options: list[list[Part]]
 
 
-def alternatives(document: Document, parts: Iterable[Part]) -> list[Together]:
-    """Return the ways in which some parts can hold together; none where their types exclude each other.
-
-    Raises:
-        SchemaRefused: there are too many, or one cannot be said.
-    """
-    found: list[Together] = []
+def alternatives(document: Document, parts: Iterable[Part]) -> list[Conjunction]:
+    """Return the ways in which some parts can hold together, or raise SchemaRefused if there are too many."""
+    found: list[Conjunction] = []
     first = next(iter(parts), document.root)
-    for together in _deal(document, Together(), [(None, part) for part in parts], []):
-        found.append(together)
+    for conjunction in _deal(document, Conjunction(), [(None, part) for part in parts], []):
+        found.append(conjunction)
         if len(found) > MAX_ALTERNATIVES:
             raise SchemaRefused(first.place, "has too many combinations of alternatives. Use fewer.")
     return found
@@ -76,23 +80,23 @@ def alternatives(document: Document, parts: Iterable[Part]) -> list[Together]:
 
 def _deal(
     document: Document,
-    together: Together,
+    conjunction: Conjunction,
     pending: list[tuple[Part | None, Part]],
     choices: list[_Choice],
-) -> Iterator[Together]:
+) -> Iterator[Conjunction]:
     choices = list(choices)
     while pending:
         above, part = pending.pop(0)
         if above is not None:
-            together.below.setdefault(above, []).append(part)
-        if part in together.parts or part.schema is True:
+            conjunction.below.setdefault(above, []).append(part)
+        if part in conjunction.parts or part.schema is True:
             continue
         if part.schema is False:
             return
-        together.parts[part] = None
+        conjunction.parts[part] = None
         schema = part.schema
-        together.types = _shared(together.types, schema.get("type"))
-        if not together.types:
+        conjunction.types = _shared(conjunction.types, schema.get("type"))
+        if not conjunction.types:
             return
         for word in ("$ref", "$dynamicRef"):
             if word in schema and (word == "$ref" or DRAFT_2020 in document.drafts):
@@ -102,17 +106,17 @@ def _deal(
             if word in schema:
                 choices += _choices(document, part, word)
     if not choices:
-        yield together
+        yield conjunction
         return
     choice, *others = choices
-    # What must not hold evaluates nothing, and no more does what the newer draft does not know.
+    # `not` evaluates nothing; nor does `dependencies`, which draft 2020-12 does not know.
     above = None if choice.word in ("not", "dependencies") else choice.part
     for option in choice.options:
-        yield from _deal(document, together.copy(), [(above, part) for part in option], others)
+        yield from _deal(document, conjunction.copy(), [(above, part) for part in option], others)
 
 
 def _shared(types: frozenset[str], wanted: object) -> frozenset[str]:
-    """Return the types that are among both; integers are numbers."""
+    """Return the types in both sets; integers are numbers."""
     if wanted is None:
         return types
     names = {wanted} if isinstance(wanted, str) else set(wanted)  # type: ignore[call-overload]
@@ -148,7 +152,7 @@ def _choices(document: Document, part: Part, word: str) -> list[_Choice]:
 
 
 def _depending(document: Document, part: Part, word: str, name: str) -> list[list[Part]]:
-    """Return the ways in which what depends on a property holds: it is not there, or what depends on it is so."""
+    """Return the alternatives of a dependency: the property is absent, or its dependency holds."""
     place = (*part.place, word, name)
     wanted = part.schema[word][name]
     absent = document.made({"properties": {name: False}}, place)
@@ -159,7 +163,7 @@ def _depending(document: Document, part: Part, word: str, name: str) -> list[lis
 
 
 def _one_of(document: Document, part: Part) -> list[list[Part]]:
-    """Return each branch with what makes the others fail, where they do not exclude each other anyway."""
+    """Return each branch with the negations of the other branches, unless they exclude each other anyway."""
     branches = [document.child(part, "oneOf", index) for index in range(len(part.schema["oneOf"]))]
     found = []
     for branch in branches:

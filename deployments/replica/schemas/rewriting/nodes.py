@@ -1,4 +1,4 @@
-"""The rewritten schema as a graph: what its nodes are, which of them have values at all, and how they are written."""
+"""The rewritten schema as a graph of nodes: which nodes have values, and how they are written."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class AnyOf:
 
 @dataclass
 class Array:
-    """Items by position, and those that follow them where there may be some."""
+    """The first items by position, and the node of the rest, if more may follow."""
 
     first: list[int]
     rest: int | None
@@ -31,7 +31,7 @@ class Array:
 
 @dataclass
 class Object:
-    """Properties by name, and those whose names match an expression: any name, where that is None."""
+    """Properties by name, and by an expression for the names of others; None matches any name."""
 
     properties: dict[str, int]
     required: set[str]
@@ -44,7 +44,7 @@ Node = Leaf | AnyOf | Array | Object
 
 
 def has_values(node: Node, full: set[int]) -> bool:
-    """Return whether a node has values, when those in `full` have."""
+    """Return whether a node has values, given the nodes in `full` that have some."""
     match node:
         case Leaf():
             return True
@@ -61,7 +61,6 @@ def has_values(node: Node, full: set[int]) -> bool:
 
 
 def _num_possible(node: Array, full: set[int]) -> float:
-    """Return how many items there can be."""
     most = float("inf") if node.most is None else node.most
     for index, node_id in enumerate(node.first):
         if node_id not in full:
@@ -70,7 +69,7 @@ def _num_possible(node: Array, full: set[int]) -> float:
 
 
 class Graph:
-    """Nodes by number, and the root among them."""
+    """Nodes by number, with a root."""
 
     def __init__(self, nodes: list[Node], root: int, prefix: str) -> None:
         self._nodes = nodes
@@ -82,7 +81,7 @@ class Graph:
 
     @property
     def has_values(self) -> bool:
-        """Whether any value fits, and can be written to its end."""
+        """Whether any finite value fits."""
         return self._root in self._full
 
     def _settle(self) -> None:
@@ -98,13 +97,13 @@ class Graph:
                 pending.extend(users.get(number, ()))
 
     def _actual(self, number: int) -> int:
-        """Return the node that a node comes down to, where it has one option alone."""
+        """Return the only option of a node, else the node itself."""
         node = self._nodes[number]
         options = [option for option in node.options if option in self._full] if isinstance(node, AnyOf) else []
         return self._actual(options[0]) if len(options) == 1 else number
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema of the root, with what is used more than once under `$defs`."""
+        """Return the schema of the root; nodes that are used more than once are under `$defs`."""
         uses: Counter[int] = Counter([self._root])
         pending, seen = [self._root], {self._root}
         while pending:
@@ -121,7 +120,7 @@ class Graph:
         return {**root, "$defs": definitions} if definitions else root
 
     def _written(self, number: int, shared: set[int]) -> dict[str, Any]:
-        """Return the schema of one node; nodes that are shared are referred to."""
+        """Return the schema of one node, with references to shared nodes."""
 
         def use(child: int) -> dict[str, Any]:
             child = self._actual(child)
@@ -153,14 +152,14 @@ class Graph:
     def _object(self, number: int, node: Object, use: Any) -> dict[str, Any]:
         there = {name: use(child) for name, child in node.properties.items() if child in self._full}
         free = [(expression, use(child)) for expression, child in node.free if child in self._full]
-        # xgrammar takes parts for one that differ only in what has the name of an annotation, such as "title".
+        # xgrammar merges parts that differ only in a property named like an annotation, such as "title".
         written: dict[str, Any] = {"type": "object", "x-number": f"{self._prefix}{number}", "properties": there}
         named = {expression: child for expression, child in free if expression is not None}
         anything = [child for expression, child in free if expression is None]
         if not there:
             del written["properties"]
         if named:
-            # Without the type, as vLLM refuses the word beside it.
+            # vLLM refuses the keyword beside a type.
             del written["type"]
             written["patternProperties"] = named
         if node.required:

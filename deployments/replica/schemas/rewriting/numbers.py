@@ -5,27 +5,23 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from typing import Any
 
-from deployments.replica.schemas.rewriting.gathering import Together
-from deployments.replica.schemas.rewriting.refusal import SchemaRefused
+from deployments.replica.schemas.rewriting.gathering import Conjunction
+from deployments.replica.schemas.rewriting.parts import SchemaRefused
 
 _STEP = Decimal("0.000001")
 _LARGE = 10**9
-"""From here on, steps of one: numbers of floating point have no room for smaller ones."""
+"""From here on, steps of one: floating-point numbers are too coarse for smaller steps."""
 _LARGEST = 2**63 - 2
-"""Bounds beyond it are narrowed to it: the compiler counts in 64 bits."""
+"""Larger bounds are narrowed to it: the compiler counts in 64 bits."""
 _MAX_MULTIPLE = 200
 _MAX_LISTED = 1000
 
 
-def number_forms(together: Together) -> list[dict[str, Any]]:
-    """Return the schemas of the numbers that some parts take together; none where there are none.
-
-    Raises:
-        SchemaRefused: `multipleOf` is used in a way that is not supported.
-    """
-    is_integer = "integer" in together.types
-    lows, highs, steps, without = [], [], [], []
-    for part in together.parts:
+def number_forms(conjunction: Conjunction) -> list[dict[str, Any]]:
+    """Return the schemas of the numbers that fit all parts, or raise SchemaRefused for some uses of `multipleOf`."""
+    is_integer = "integer" in conjunction.types
+    lows, highs, steps = [], [], []
+    for part in conjunction.parts:
         schema = part.schema
         lows += [
             (_exact(schema[word]), word != "minimum") for word in ("minimum", "exclusiveMinimum") if word in schema
@@ -35,13 +31,13 @@ def number_forms(together: Together) -> list[dict[str, Any]]:
         ]
         if "multipleOf" in schema:
             steps.append((part, schema["multipleOf"]))
-        without += [value for value in schema.get("$without", ()) if type(value) in (int, float)]
-    # The strictest of each: the largest, and of equal ones the one that excludes itself.
+    # The strictest bounds: the largest one, and the exclusive one of two equal ones.
     low, high = max(lows, default=None), max(highs, default=None)
     high = None if high is None else (-high[0], high[1])
     if steps and all(value == int(value) for _, value in steps):
         is_integer = True
-    ranges = _split(low, high, sorted({_exact(value) for value in without}))
+    without = {_exact(value) for value in conjunction.without if type(value) in (int, float)}
+    ranges = _split(low, high, sorted(without))
     multiple = _multiple(steps, is_integer=is_integer)
     forms = []
     for one_low, one_high in ranges:
@@ -52,7 +48,6 @@ def number_forms(together: Together) -> list[dict[str, Any]]:
 
 
 def _exact(value: float) -> Decimal:
-    """Return a number as it was written."""
     return Decimal(str(value))
 
 
@@ -62,7 +57,6 @@ _Bound = tuple[Decimal, bool]
 def _split(
     low: _Bound | None, high: _Bound | None, without: list[Decimal]
 ) -> list[tuple[_Bound | None, _Bound | None]]:
-    """Return the ranges between two bounds that are left without some values."""
     ranges = []
     for value in without:
         ranges.append((low, _stricter(high, (value, True), lower=True)))
@@ -91,7 +85,7 @@ def _integers(low: _Bound | None, high: _Bound | None) -> dict[str, Any] | None:
 
 
 def _decimals(low: _Bound | None, high: _Bound | None) -> dict[str, Any] | None:
-    """Return the form of decimal numbers, with bounds on the grid that the compiler has, or the one number between."""
+    """Return the schema of decimals, with bounds on the compiler's grid, or of the only number between the bounds."""
     if low is None and high is None:
         return {"type": "number"}
     least = None if low is None else _within(max(low[0], Decimal(-_LARGEST)), low, 1)
@@ -107,7 +101,7 @@ def _decimals(low: _Bound | None, high: _Bound | None) -> dict[str, Any] | None:
 
 
 def _within(value: Decimal, bound: _Bound, direction: int) -> Decimal:
-    """Return the first value within a bound that the compiler can write, and that is another one as a float, too."""
+    """Return the first value within a bound that the compiler can write, and that differs from the bound as a float."""
     step = _STEP if abs(value) < _LARGE else Decimal(1)
     rounding = ROUND_CEILING if direction > 0 else ROUND_FLOOR
     found = (value / step).to_integral_value(rounding) * step
@@ -128,7 +122,6 @@ def _as_json(value: Decimal) -> int | float:
 
 
 def _multiple(steps: list[Any], *, is_integer: bool) -> int:
-    """Return what integers must be multiples of."""
     multiple = 1
     for part, value in steps:
         if value == 1 or (is_integer and _divides_all(value)):
@@ -140,7 +133,7 @@ def _multiple(steps: list[Any], *, is_integer: bool) -> int:
 
 
 def _divides_all(step: float) -> bool:
-    """Return whether every whole number divided by a step is found to be whole, as floating point has it."""
+    """Return whether every integer is a multiple of a step, in floating-point arithmetic."""
     parts = round(1 / step)
     return parts > 0 and abs(Fraction(step) * parts - 1) < Fraction(1, 2**54)
 
@@ -148,7 +141,7 @@ def _divides_all(step: float) -> bool:
 def _multiples(form: dict[str, Any], multiple: int, place: Any) -> list[dict[str, Any]]:
     least, most = form.get("minimum"), form.get("maximum")
     if least is None and most is None and multiple <= _MAX_MULTIPLE:
-        # A list of one type, as vLLM refuses the word beside the type alone.
+        # vLLM refuses the keyword beside a single type, but not beside a list of types.
         return [{"type": ["integer"], "multipleOf": multiple}]
     if least is not None and most is not None and (most - least) // multiple < _MAX_LISTED:
         values = list(range(math.ceil(Decimal(least) / multiple) * multiple, most + 1, multiple))

@@ -1,6 +1,6 @@
-"""Objects: which parts hold for each property that is named, and for those whose names are free.
+"""Objects: the parts that hold for each named property, and for properties with free names.
 
-A free name must never be one that is named, as it would come twice then, and its value would be held to less.
+A free name must not be that of a named property: the property could come twice, and its value would not be checked.
 """
 
 import re
@@ -8,28 +8,20 @@ import re
 from deployments.replica.schemas.rewriting import patterns
 from deployments.replica.schemas.rewriting.arrays import Builder
 from deployments.replica.schemas.rewriting.document import Document
-from deployments.replica.schemas.rewriting.gathering import Together, alternatives
+from deployments.replica.schemas.rewriting.expressions import in_json, read
+from deployments.replica.schemas.rewriting.gathering import Conjunction, alternatives
 from deployments.replica.schemas.rewriting.nodes import Object
-from deployments.replica.schemas.rewriting.parts import Part
+from deployments.replica.schemas.rewriting.parts import Part, SchemaRefused
 from deployments.replica.schemas.rewriting.patterns import Pattern
-from deployments.replica.schemas.rewriting.refusal import SchemaRefused
-from deployments.replica.schemas.rewriting.strings import names_pattern, read_pattern
-from deployments.replica.schemas.rewriting.written import in_json
+from deployments.replica.schemas.rewriting.strings import names_pattern
 
 
-def object_node(builder: Builder, together: Together) -> int | None:
-    """Return the node of the objects that some parts take together; None where there are none.
-
-    Raises:
-        SchemaRefused: a word cannot be kept.
-    """
-    if any(isinstance(value, dict) for part in together.parts for value in part.schema.get("$without", ())):
+def object_node(builder: Builder, conjunction: Conjunction) -> int | None:
+    """Return the node of the objects that fit all parts, or raise SchemaRefused; None if there are none."""
+    if any(isinstance(value, dict) for value in conjunction.without):
         return None
-    rules = _Rules(builder.document, together)
-    least = max((int(part.schema.get("minProperties", 0)) for part in together.parts), default=0)
-    most = min(
-        (int(part.schema["maxProperties"]) for part in together.parts if "maxProperties" in part.schema), default=None
-    )
+    rules = _Rules(builder.document, conjunction)
+    least, most = conjunction.bounds("Properties")
     if not rules.are_names_possible:
         return builder.add(Object({}, set(rules.required), [], least, most))
     listed, free = rules.free_names()
@@ -39,24 +31,23 @@ def object_node(builder: Builder, together: Together) -> int | None:
     if free_nodes and least > len(rules.required) + 1:
         free_nodes = []
         if least > len(names):
-            place = next((*part.place, "minProperties") for part in together.parts if "minProperties" in part.schema)
+            place = next((*part.place, "minProperties") for part in conjunction.parts if "minProperties" in part.schema)
             raise SchemaRefused(place, "is not supported here. Name the properties that are required.")
     return builder.add(Object(names, set(rules.required), free_nodes, least, most))
 
 
 class _Rules:
-    """What parts say of properties."""
+    """The rules of some parts about properties."""
 
-    def __init__(self, document: Document, together: Together) -> None:
+    def __init__(self, document: Document, conjunction: Conjunction) -> None:
         self._document = document
-        self._together = together
-        self._parts = [part for part in together.parts if isinstance(part.schema, dict)]
-        self._patterns: dict[tuple[Part, str], re.Pattern[str]] = {}
+        self._together = conjunction
+        self._parts = list(conjunction.parts)
+        self._patterns: dict[tuple[Part, str], tuple[Pattern, re.Pattern[str]]] = {}
         for part in self._parts:
             for expression in part.schema.get("patternProperties", {}):
                 place = (*part.place, "patternProperties", expression)
-                read_pattern(expression, place)
-                self._patterns[part, expression] = re.compile(expression)
+                self._patterns[part, expression] = read(expression, place), re.compile(expression)
         self.required = list(dict.fromkeys(name for part in self._parts for name in part.schema.get("required", ())))
         named = [name for part in self._parts for name in part.schema.get("properties", {})]
         self.names = list(dict.fromkeys([*named, *self.required]))
@@ -66,15 +57,15 @@ class _Rules:
 
     @property
     def are_names_possible(self) -> bool:
-        """Whether `propertyNames` takes any name."""
+        """Whether `propertyNames` allows any name."""
         return all(part.schema is not False for part in self._of_names)
 
     def may_be_named(self, name: str) -> bool:
-        """Return whether `propertyNames` takes a name."""
-        return all(self._document.judge.takes(part, name) for part in self._of_names)
+        """Return whether `propertyNames` allows a name."""
+        return all(self._document.validator.takes(part, name) for part in self._of_names)
 
     def of(self, name: str) -> list[Part]:
-        """Return the parts that hold for a property that is named."""
+        """Return the parts that hold for a named property."""
         found = []
         for part in self._parts:
             schema = part.schema
@@ -91,7 +82,7 @@ class _Rules:
         return [
             self._document.child(part, "patternProperties", expression)
             for expression in part.schema.get("patternProperties", {})
-            if self._patterns[part, expression].search(name)
+            if self._patterns[part, expression][1].search(name)
         ]
 
     def _is_evaluated(self, part: Part, name: str) -> bool:
@@ -107,10 +98,7 @@ class _Rules:
         return "additionalProperties" in other.schema or (other is not part and "unevaluatedProperties" in other.schema)
 
     def _is_closed(self, part: Part) -> bool:
-        """Return whether a part takes no property but those that it has a word for.
-
-        Where it names some and says nothing of others, they are not offered either.
-        """
+        """Return whether a part allows no other properties, or names some without a keyword about others."""
         schema = part.schema
         if "additionalProperties" in schema:
             return schema["additionalProperties"] is False and "patternProperties" not in schema
@@ -119,12 +107,11 @@ class _Rules:
         return "properties" in schema
 
     def free_names(self) -> tuple[list[str], list[tuple[str | None, list[Part]]]]:
-        """Return more names that may be there, and the expressions of free names with the parts that hold for those."""
+        """Return further names, and the expressions of free names with the parts that hold for them."""
         if any(map(self._is_closed, self._parts)):
             return [], []
-        expressions = [(part, expression) for part, expression in self._patterns]
-        if expressions:
-            return [], [] if self._of_names else self._matching(expressions)
+        if self._patterns:
+            return [], [] if self._of_names else self._matching()
         allowed, listed = self._allowed_names()
         if listed is not None:
             return listed, []
@@ -138,41 +125,40 @@ class _Rules:
         return [], [(expression, self._of_others(None))]
 
     def _allowed_names(self) -> tuple[Pattern | None, list[str] | None]:
-        """Return the pattern of the names that `propertyNames` takes, None for any, or those names themselves."""
+        """Return the pattern of the names that `propertyNames` allows, None for any name, or a list of the names."""
         if not self._of_names:
             return None, None
         found: list[Pattern] = []
-        for together in alternatives(self._document, self._of_names):
-            if "string" not in together.types:
+        for conjunction in alternatives(self._document, self._of_names):
+            if "string" not in conjunction.types:
                 continue
-            listing = together.listing
+            listing = conjunction.listing
             if listing is not None:
                 return None, [value for value in listing[2] if isinstance(value, str)]
-            pattern = names_pattern(together)
+            pattern = names_pattern(conjunction)
             if pattern is None:
                 return None, None
             found.append(pattern)
         return patterns.either(found), None
 
-    def _matching(self, expressions: list[tuple[Part, str]]) -> list[tuple[str | None, list[Part]]]:
-        """Return the expressions of names that match a pattern, unless a name that is known matches it, too."""
+    def _matching(self) -> list[tuple[str | None, list[Part]]]:
+        """Return the expressions of names that match a pattern, unless a known name matches it too."""
         found: list[tuple[str | None, list[Part]]] = []
-        read = {key: patterns.without_unsafe(patterns.read(key[1])) for key in expressions}
-        for key in expressions:
-            part = key[0]
-            written = in_json(read[key]) if read[key] != patterns.NEVER else None
-            if written is None or any(self._patterns[key].search(name) for name in self.names):
+        safe = {key: patterns.without_unsafe(pattern) for key, (pattern, _) in self._patterns.items()}
+        for key, (_, pythons) in self._patterns.items():
+            written = in_json(safe[key]) if safe[key] != patterns.NEVER else None
+            if written is None or any(map(pythons.search, self.names)):
                 continue
             parts = [
-                self._document.child(other, "patternProperties", text)
-                for other, text in expressions
-                if (other, text) == key or not patterns.exclude_each_other(read[key], read[other, text])
+                self._document.child(part, "patternProperties", expression)
+                for part, expression in safe
+                if (part, expression) == key or not patterns.exclude_each_other(safe[key], safe[part, expression])
             ]
-            found.append((written, [*parts, *self._of_others(part)]))
+            found.append((written, [*parts, *self._of_others(key[0])]))
         return found
 
     def _of_others(self, owner: Part | None) -> list[Part]:
-        """Return what holds for a free name beside the patterns of a part."""
+        """Return the parts that hold for a free name beside the patterns of `owner`."""
         found = []
         for part in self._parts:
             if part is not owner and "additionalProperties" in part.schema:

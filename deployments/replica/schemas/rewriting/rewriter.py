@@ -1,20 +1,19 @@
-"""Rewrites a schema: each node of the result stands for what takes the values of some parts of the schema together."""
+"""Rewrites a schema: each node of the result stands for the values that fit some parts of the schema together."""
 
 from typing import Any
 
 from deployments.replica.schemas.rewriting.arrays import array_node
-from deployments.replica.schemas.rewriting.document import Document
-from deployments.replica.schemas.rewriting.gathering import ALL_TYPES, Together, alternatives
+from deployments.replica.schemas.rewriting.document import ALL_TYPES, Document
+from deployments.replica.schemas.rewriting.gathering import Conjunction, alternatives
 from deployments.replica.schemas.rewriting.nodes import AnyOf, Array, Graph, Leaf, Node, Object
 from deployments.replica.schemas.rewriting.numbers import number_forms
 from deployments.replica.schemas.rewriting.objects import object_node
-from deployments.replica.schemas.rewriting.parts import Part
-from deployments.replica.schemas.rewriting.refusal import Place, SchemaRefused
+from deployments.replica.schemas.rewriting.parts import Part, Place, SchemaRefused
 from deployments.replica.schemas.rewriting.strings import string_form
 from deployments.replica.schemas.rewriting.values import same, type_of
 
 _MAX_NODES = 20_000
-_SAYS = {
+_KEYWORDS = {
     "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
     "string": {"minLength", "maxLength", "pattern", "format"},
     "array": {"items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "minItems", "maxItems",
@@ -24,18 +23,20 @@ _SAYS = {
     "boolean": set(),
     "null": set(),
 }  # fmt: skip
-"""The words that say something of a type."""
-_HOLDS = {"$ref", "$dynamicRef", "type", "const", "enum", "allOf", "anyOf", "oneOf", "not", "if"}.union(*_SAYS.values())
+"""The keywords about each type."""
+_CONSTRAINTS = {"$ref", "$dynamicRef", "type", "const", "enum", "allOf", "anyOf", "oneOf", "not", "if"}.union(
+    *_KEYWORDS.values()
+)
 
 
 def rewrite(schema: Any, prefix: str = "", *, is_call: bool = False) -> dict[str, Any]:
-    """Return a schema that takes some or all of the values of another, in forms that grammars keep.
+    """Return a schema for some or all of the values of another, with keywords that grammars keep.
 
-    `prefix` begins the names of its definitions, so that those of several schemas can stand beside each other. The
-    values of a call are objects, and its strings are written without escapes, as not every model writes calls in JSON.
+    `prefix` starts the names of its definitions, so that several schemas can share one namespace. The values of a call
+    are objects, and its strings are written without escapes, as not every model writes calls in JSON.
 
     Raises:
-        SchemaRefused: it has a word that cannot be kept, or there is no value at all.
+        SchemaRefused: a keyword cannot be kept, or no value fits.
     """
     try:
         return _Rewriter(Document(schema), is_call).rewritten(prefix)
@@ -68,7 +69,7 @@ class _Rewriter:
         return graph.schema()
 
     def node(self, parts: list[Part]) -> int:
-        """Return the number of the node of the values that some parts take together."""
+        """Return the number of the node of the values that fit all parts."""
         wanted = frozenset(part for part in parts if part.schema is not True)
         number = self._numbers.get(wanted)
         if number is None:
@@ -77,14 +78,14 @@ class _Rewriter:
         return number
 
     def add(self, node: Node) -> int:
-        """Return the number of a node that is added."""
+        """Add a node, and return its number."""
         if len(self._nodes) >= _MAX_NODES:
             raise SchemaRefused((), "is too complex. Use fewer alternatives within one another.")
         self._nodes.append(node)
         return len(self._nodes) - 1
 
     def literal(self, value: Any) -> int:
-        """Return the number of the node of one value."""
+        """Add the node of one value, and return its number."""
         if isinstance(value, list):
             return self.add(Array([self.literal(one) for one in value], None, len(value), len(value)))
         if isinstance(value, dict):
@@ -93,10 +94,10 @@ class _Rewriter:
         return self.add(Leaf({"const": value}))
 
     def finite(self, parts: list[Part]) -> list[Any] | None:
-        """Return all values that some parts take together; None where they are too many to list."""
+        """Return all values that fit all parts; None if they are not listed."""
         found: list[Any] = []
-        for together in alternatives(self.document, parts):
-            values = self._values(together)
+        for conjunction in alternatives(self.document, parts):
+            values = self._values(conjunction)
             if values is None:
                 return None
             found += [value for value in values if not any(same(value, other) for other in found)]
@@ -107,33 +108,33 @@ class _Rewriter:
         found = alternatives(self.document, parts)
         if not found:
             self._emptied = self._emptied or self._place_of(parts)
-        for together in found:
-            values = self._values(together)
+        for conjunction in found:
+            values = self._values(conjunction)
             if values is not None:
                 options += self._listed(values)
-                if not values and together.listing is not None:
-                    self._emptied = self._emptied or (*together.listing[0].place, together.listing[1])
+                if not values and conjunction.listing is not None:
+                    self._emptied = self._emptied or (*conjunction.listing[0].place, conjunction.listing[1])
                 continue
-            options += self._typed(together)
+            options += self._typed(conjunction)
         return options
 
     def _place_of(self, parts: list[Part]) -> Place:
         for part in parts:
             if part.schema is False or part.is_made:
                 return part.place
-            word = next((word for word in part.schema if word in _HOLDS), None)
+            word = next((word for word in part.schema if word in _CONSTRAINTS), None)
             if word is not None:
                 return (*part.place, word)
         return ()
 
-    def _values(self, together: Together) -> list[Any] | None:
-        """Return the values that are listed and fit; None where none are listed."""
-        if together.listing is None:
+    def _values(self, conjunction: Conjunction) -> list[Any] | None:
+        """Return the listed values that fit; None if none are listed."""
+        if conjunction.listing is None:
             return None
-        listing, word, values = together.listing
+        listing, word, values = conjunction.listing
         values = [value for value in values if _can_be_written(value)]
-        for part in together.parts:
-            values = self.document.judge.fitting(part, values, but_for=word if part is listing else "")
+        for part in conjunction.parts:
+            values = self.document.validator.fitting(part, values, but_for=word if part is listing else "")
         return values
 
     def _listed(self, values: list[Any]) -> list[int]:
@@ -141,39 +142,37 @@ class _Rewriter:
         options = [self.add(Leaf({"enum": plain}))] if plain else []
         return options + [self.literal(value) for value in values if isinstance(value, list | dict)]
 
-    def _typed(self, together: Together) -> list[int]:
-        said = {word for part in together.parts for word in part.schema}
-        if together.types == ALL_TYPES and not said & {"$without"}.union(*_SAYS.values()):
+    def _typed(self, conjunction: Conjunction) -> list[int]:
+        keywords = {word for part in conjunction.parts for word in part.schema}
+        if conjunction.types == ALL_TYPES and not keywords & {"$without"}.union(*_KEYWORDS.values()):
             return [self.add(Leaf({}))]
         options: list[int] = []
-        for name in sorted(together.types):
-            options += self._of_type(name, together, said)
+        for name in sorted(conjunction.types):
+            options += self._of_type(name, conjunction, keywords)
         return options
 
-    def _of_type(self, name: str, together: Together, said: set[str]) -> list[int]:
+    def _of_type(self, name: str, conjunction: Conjunction, keywords: set[str]) -> list[int]:
         kind = "number" if name == "integer" else name
-        without = [value for part in together.parts for value in part.schema.get("$without", ())]
-        is_free = not _SAYS[kind] & said and not any(type_of(value) == kind for value in without)
-        if is_free:
+        if not _KEYWORDS[kind] & keywords and not any(type_of(value) == kind for value in conjunction.without):
             return [self.add(Leaf({"type": name}))]
         if kind == "number":
-            return [self.add(Leaf(form)) for form in number_forms(together)]
+            return [self.add(Leaf(form)) for form in number_forms(conjunction)]
         if kind == "string":
-            form = string_form(together, has_escapes=not self._is_call)
+            form = string_form(conjunction, has_escapes=not self._is_call)
             return [] if form is None else [self.add(Leaf(form))]
         if kind in ("array", "object"):
-            number = (array_node if kind == "array" else object_node)(self, together)
+            number = (array_node if kind == "array" else object_node)(self, conjunction)
             return [] if number is None else [number]
         kept = [
             value
             for value in ((True, False) if kind == "boolean" else (None,))
-            if not any(same(value, one) for one in without)
+            if not any(same(value, one) for one in conjunction.without)
         ]
         return [self.add(Leaf({"enum": kept}))] if kept else []
 
 
 def _can_be_written(value: Any) -> bool:
-    """Return whether a grammar has a value as it is: numbers of 64 bits, and text that is Unicode."""
+    """Return whether a grammar can hold a value: numbers of 64 bits, and valid Unicode."""
     if isinstance(value, bool) or value is None:
         return True
     if isinstance(value, int):

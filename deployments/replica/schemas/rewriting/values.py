@@ -1,4 +1,4 @@
-"""Which values a part takes, by the word of `jsonschema`."""
+"""Which values fit a part, judged by the library `jsonschema`."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ DRAFT_7, DRAFT_2020 = "7", "2020-12"
 _VALIDATORS = {DRAFT_7: jsonschema.Draft7Validator, DRAFT_2020: jsonschema.Draft202012Validator}
 
 
-class Judge:
-    """Says of values whether they fit parts of a document, in the drafts that it may be written in."""
+class Validator:
+    """Validates values against parts of a document, in each draft that the document may be written in."""
 
     def __init__(self, schema: Any, drafts: list[str]) -> None:
-        # Without a registry of its own, it would fetch what a reference names.
+        # Without this registry it would fetch references from the network.
         self._validators = [_VALIDATORS[draft](schema, registry=Registry()) for draft in drafts]
 
     def fitting(self, part: Part, values: list[Any], *, but_for: str = "") -> list[Any]:
-        """Return those values that fit in every draft that can say so; `but_for` is a word that they fit anyway."""
+        """Return the values that fit in every draft that can tell; the keyword `but_for` is ignored."""
         schema = _plain(part)
         if but_for and isinstance(schema, dict):
             schema = {word: value for word, value in schema.items() if word != but_for}
@@ -39,7 +39,7 @@ class Judge:
 
 
 def _is_valid(validator: Any, value: Any) -> bool | None:
-    """Return None where it cannot be said: a reference leads nowhere, or a pattern is none of Python's."""
+    """Return whether a value is valid; None if a reference leads nowhere, or a pattern is not one of Python's."""
     try:
         return bool(validator.is_valid(value))
     except Exception:
@@ -63,7 +63,7 @@ def _plain_schema(schema: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether JSON Schema takes two values for equal: 1 and 1.0 are, 1 and true are not."""
+    """Return whether two values are equal in JSON Schema: 1 and 1.0 are, 1 and true are not."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):
@@ -76,7 +76,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def type_of(value: Any) -> str:
-    """Return the type of a value as `type` names it; integers are numbers."""
+    """Return the type of a value, named as in `type`; integers are numbers."""
     if value is None:
         return "null"
     if isinstance(value, bool):

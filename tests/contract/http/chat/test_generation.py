@@ -4,7 +4,7 @@ import openai
 import orjson
 import pytest
 
-from deployments.models.contract.payer import payer_of
+from deployments.models.contract.engine import payer_of
 from serve_app.operations.safety.policy import SafetyConfig
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, VECTOR, WORDS
 from tests.contract.http.response_calls import calls, script

@@ -6,7 +6,7 @@ import re
 import orjson
 import pytest
 
-from deployments.models.client.startup import ModelStartup
+from deployments.models.client.directory import ModelStartup
 from serve_app.asgi import ROUTES
 from serve_app.routes import health
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL
