@@ -17,16 +17,12 @@ from ray.serve.deployment import Application
 from deployments.channel.address import socket_path
 from deployments.channel.server import Capacity, ChannelServer, Reply, Runner
 from deployments.channel.tls import TlsFiles
-from deployments.models.config import VLLM, ModelConfig
-from deployments.log_handlers import keep_handlers_open
 from deployments.models.config import VLLM, BatchReplicas, ModelConfig, deployment_name
 from deployments.models.contract.engine import payer_of
 from deployments.models.contract.errors import EngineError, Overloaded, RequestRejected, to_channel
 from deployments.patience import USUAL, Patience
-from deployments.replica.children import Guard
-from deployments.replica_process import keep_handlers_open, listen_on_own_address
 from deployments.replica.processes import Guard
-from deployments.replica_port import listen_on_own_address
+from deployments.replica_process import keep_handlers_open, listen_on_own_address
 from deployments.routing.autoscaling import ONGOING
 
 # The time to stop the engine, on top of the time to drain.

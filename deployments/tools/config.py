@@ -1,4 +1,4 @@
-"""The settings of the tools that the service runs itself. A tool that is not named is off."""
+"""The settings of the tools that the service runs itself; a tool without settings is off."""
 
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network
@@ -19,15 +19,15 @@ class CodeInterpreterConfig(Section):
     """The code interpreter: replicas that each hold some containers, and keep sandboxes warm for new ones.
 
     Args:
-        packages: the Python packages that code may import, with what they need; they must be installed beside the
+        packages: the Python packages that code may import, with their dependencies; they must be installed beside the
             service.
         preload: modules that a warm sandbox has imported already.
         num_warm: how many sandboxes each replica keeps ready.
         max_containers: how many containers one replica holds; new ones are refused beyond that.
         max_containers_per_account: how many containers an account may have at once.
         idle_minutes: after how long without use a container ends.
-        memory_limit: what all processes of one container may use together.
-        work_mib: what the files of one container may hold; they lie in memory too.
+        memory_limit: the memory of all processes of one container.
+        work_mib: the size of the files of one container; they are in memory too.
         call_timeout_s: after how many seconds a call is interrupted.
         autoscaling_config, ray_actor_options: as Ray names them; the load of a replica is its containers.
     """
@@ -91,8 +91,8 @@ class SearXNGConfig(Section):
     """A SearXNG that the operator runs, whose settings switch the format `json` on; it may be at a private address.
 
     Args:
-        engines: those of its engines that are asked; all that it has switched on, if none are named.
-        language: the code of the language of results, as SearXNG has it.
+        engines: the engines to ask; by default all that are switched on.
+        language: SearXNG's code for the language of results.
     """
 
     name: Literal["searxng"]
@@ -102,7 +102,7 @@ class SearXNGConfig(Section):
 
 
 class BraveConfig(Section):
-    """The Brave Search API; `api_key` says where the key is, it never stands here."""
+    """The Brave Search API; `api_key` is a reference to the key, never the key."""
 
     name: Literal["brave"]
     api_key: Reference
@@ -110,7 +110,7 @@ class BraveConfig(Section):
 
 
 class TavilyConfig(Section):
-    """The Tavily Search API; `api_key` says where the key is, it never stands here."""
+    """The Tavily Search API; `api_key` is a reference to the key, never the key."""
 
     name: Literal["tavily"]
     api_key: Reference
@@ -150,12 +150,11 @@ class OutboundConfig(Section):
 
     @property
     def rules(self) -> AddressRules:
-        """The same as what requests are held against."""
+        """The rules that requests are checked against."""
         return AddressRules(self.allowed_networks, _names_of(self.allowed_hosts), _names_of(self.traced_hosts))
 
 
 def _names_of(hosts: Iterable[str]) -> frozenset[str]:
-    """Return the names of hosts as they are compared."""
     return frozenset(host.lower().rstrip(".") for host in hosts)
 
 

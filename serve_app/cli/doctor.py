@@ -24,7 +24,7 @@ from deployments.state.objects.store import StoreUnavailable
 from deployments.tools.config import CodeInterpreterConfig, ToolsConfig
 from deployments.tools.sandbox.host import prepare_host
 from deployments.tools.sandbox.root import SandboxUnavailable
-from deployments.tools.web_search.setup import create_provider
+from deployments.tools.web_search.providers import create_provider
 from serve_app.cli.supervise.front import describe_holder, front_stats_ports, is_free
 from serve_app.cli.supervise.process_tree import abandoned_processes
 from serve_app.config import ServiceConfig, check_file, read_file

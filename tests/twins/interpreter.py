@@ -7,11 +7,10 @@ from pathlib import Path
 
 from deployments.channel.server import Capacity, ChannelServer
 from deployments.tools.code_interpreter.client import RemoteHosts
-from deployments.tools.code_interpreter.holder import Holder
+from deployments.tools.code_interpreter.containers import Containers
 from deployments.tools.code_interpreter.messages import Place
-from deployments.tools.code_interpreter.pool import WarmPool
-from deployments.tools.code_interpreter.runner import ContainerRunner
-from deployments.tools.sandbox.host import SandboxHost
+from deployments.tools.code_interpreter.replica import ContainerRunner
+from deployments.tools.sandbox.host import SandboxHost, WarmPool
 from deployments.tools.sandbox.limits import MIB, Limits
 from tests.needs import sandboxes
 
@@ -27,7 +26,7 @@ def sandbox_host() -> SandboxHost:
 class Replica:
     """One replica: what it holds, how it listens, where."""
 
-    holder: Holder
+    containers: Containers
     server: ChannelServer
     place: Place
 
@@ -46,11 +45,11 @@ async def run_interpreter(folder: Path, num_replicas: int = 1, max_containers: i
     host = sandbox_host()
     replicas = []
     for number in range(num_replicas):
-        holder = Holder(WarmPool(host.start, 0), max_containers)
-        server = ChannelServer(ContainerRunner(holder), Capacity(64, 0))
+        containers = Containers(WarmPool(host.start, 0), max_containers)
+        server = ChannelServer(ContainerRunner(containers), Capacity(64, 0))
         place = await server.start("127.0.0.1", str(folder / f"replica{number}.sock"))
-        holder.open()
-        replicas.append(Replica(holder, server, place))  # type: ignore[arg-type]
+        containers.open()
+        replicas.append(Replica(containers, server, place))  # type: ignore[arg-type]
 
     async def choose(excluded: frozenset[str]) -> tuple[str, Place]:
         names = [str(number) for number in range(num_replicas)]
@@ -64,4 +63,4 @@ async def run_interpreter(folder: Path, num_replicas: int = 1, max_containers: i
         hosts.close()
         for replica in replicas:
             await replica.server.close()
-            await replica.holder.close()
+            await replica.containers.close()

@@ -19,10 +19,7 @@ from contextlib import asynccontextmanager, contextmanager
 from multiprocessing.shared_memory import SharedMemory
 from typing import Self
 
-from deployments.replica.scheduling.notice import Notice
 from deployments.waiting import Lanes, wait_at_most
-from deployments.lanes import Lanes
-from deployments.waiting import wait_at_most
 
 _NAME = "MANTA_NOTICE"
 _MOMENT = struct.Struct("d")

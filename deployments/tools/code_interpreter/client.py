@@ -1,7 +1,7 @@
 """The replicas that hold containers, as the ingress and the batch workers reach them.
 
-Serve chooses the replica of a new container; from then on its place is known, and requests go straight there. Only
-`ServeChooser` uses parts of Ray's interface that are not public.
+Serve chooses the replica of a new container. From then on its address is known, and requests go straight there. Only
+`ServeChooser` uses private parts of Ray's interface.
 """
 
 import asyncio
@@ -16,29 +16,23 @@ from deployments.channel.client import Channel, ChannelStream, connect
 from deployments.channel.errors import ChannelError, Full, Lost, Refused
 from deployments.routing.prefix_router import Choice
 from deployments.tools.code_interpreter.messages import (
+    CODES,
     CodeRun,
     ContainerError,
     ContainerFile,
-    ContainerFileMissing,
     ContainerGone,
-    ContainerRefused,
     InterpreterAway,
     Place,
     file_of,
 )
 
 Choose = Callable[[frozenset[str]], Awaitable[tuple[str, Place]]]
-"""Returns the id and the place of a replica, none of those given unless there is no other."""
+"""Returns the id and the place of a replica; one of the given ids only if there is no other replica."""
 
 _MAX_TRIES = 3
 _CHOOSE_TIMEOUT_S = 10.0
 _ABLE_S = 60.0
 _ENDED_THERE = "The container has ended: the replica that held it is gone."
-_CODES: dict[str | None, type[ContainerError]] = {
-    "container_gone": ContainerGone,
-    "container_file_missing": ContainerFileMissing,
-    "container_refused": ContainerRefused,
-}
 
 
 class RemoteHosts:
@@ -54,27 +48,19 @@ class RemoteHosts:
         self._endings: set[asyncio.Task[None]] = set()
 
     async def check_able(self) -> None:
-        """Check that containers can be made at all; the result holds for a minute.
-
-        Raises:
-            InterpreterAway: they cannot; its message is the reason.
-        """
+        """Raise InterpreterAway, with the reason, if no containers can be created; the result holds for a minute."""
         now = asyncio.get_running_loop().time()
         if now < self._able_until:
             return
         _, place = await self._choose(frozenset())
         try:
-            await self._ask(place, {"operation": "status"})
-        except ContainerGone:  # That replica is on its way out; another one will be asked.
+            await self._ask(place, "status")
+        except ContainerGone:  # That replica is shutting down; another one will be asked.
             return
         self._able_until = now + _ABLE_S
 
     async def create(self, container_id: str, idle_s: float) -> Place:
-        """Make a container on one of the replicas; return its place.
-
-        Raises:
-            InterpreterAway: no replica can make one.
-        """
+        """Create a container on one of the replicas and return its place, or raise InterpreterAway."""
         excluded: set[str] = set()
         refusal: ContainerError = InterpreterAway("No container can be had at the moment.")
         for _ in range(_MAX_TRIES):
@@ -83,11 +69,11 @@ class RemoteHosts:
                 break
             excluded.add(replica_id)
             try:
-                await self._ask(place, {"operation": "create", "container": container_id, "idle_s": idle_s})
+                await self._ask(place, "create", container_id, idle_s=idle_s)
             except (ContainerGone, InterpreterAway) as error:
                 refusal = error
                 continue
-            except asyncio.CancelledError:  # It may exist by now, and would be left over.
+            except asyncio.CancelledError:  # The container may exist by now; end it.
                 ending = asyncio.create_task(self._end_quietly(place, container_id))
                 self._endings.add(ending)
                 ending.add_done_callback(self._endings.discard)
@@ -97,8 +83,7 @@ class RemoteHosts:
 
     async def run(self, place: Place, container_id: str, code: str) -> CodeRun:
         """Run code in a container; cancelling this interrupts the code."""
-        header = {"operation": "run", "container": container_id}
-        images, summary = await self._ask(place, header, code.encode("utf-8", "replace"))
+        images, summary = await self._ask(place, "run", container_id, code.encode("utf-8", "replace"))
         named = list(zip(summary["images"], images, strict=True))
         return CodeRun(
             summary["status"], summary["logs"], summary["reason"], named, [file_of(one) for one in summary["files"]]
@@ -106,23 +91,18 @@ class RemoteHosts:
 
     async def check(self, place: Place, container_id: str) -> None:
         """Check that the container is there; counts as a use of it."""
-        await self._ask(place, {"operation": "check", "container": container_id})
+        await self._ask(place, "check", container_id)
 
     async def list_files(self, place: Place, container_id: str) -> list[ContainerFile]:
         """Return the files of a container."""
-        _, summary = await self._ask(place, {"operation": "list", "container": container_id})
+        _, summary = await self._ask(place, "list", container_id)
         return [file_of(one) for one in summary["files"]]
 
     async def read(self, place: Place, container_id: str, file_id: str) -> AsyncIterator[bytes]:
-        """Yield a file's content, each piece when it is asked for.
-
-        Raises:
-            ContainerFileMissing: there is no such file.
-        """
-        header = {"operation": "read", "container": container_id, "file": file_id}
+        """Yield a file's content as the caller reads it, or raise ContainerFileMissing."""
         offset = 0
         while True:
-            pieces, _ = await self._ask(place, {**header, "offset": offset})
+            pieces, _ = await self._ask(place, "read", container_id, file=file_id, offset=offset)
             piece = b"".join(pieces)
             if not piece:
                 return
@@ -132,34 +112,27 @@ class RemoteHosts:
     async def write(
         self, place: Place, container_id: str, path: str, offset: int, piece: bytes, *, is_last: bool
     ) -> ContainerFile | None:
-        """Write a piece of a file; return the file when it was the last piece.
-
-        Raises:
-            ContainerRefused: it cannot be written there.
-        """
-        header = {"operation": "write", "container": container_id, "path": path, "offset": offset, "is_last": is_last}
-        _, summary = await self._ask(place, header, piece)
+        """Write a piece of a file, or raise ContainerRefused; return the file after the last piece."""
+        _, summary = await self._ask(place, "write", container_id, piece, path=path, offset=offset, is_last=is_last)
         return file_of(summary["file"]) if summary["file"] is not None else None
 
     async def remove(self, place: Place, container_id: str, file_id: str) -> None:
-        """Delete a file.
-
-        Raises:
-            ContainerFileMissing: there is no such file.
-        """
-        await self._ask(place, {"operation": "remove", "container": container_id, "file": file_id})
+        """Delete a file, or raise ContainerFileMissing."""
+        await self._ask(place, "remove", container_id, file=file_id)
 
     async def end(self, place: Place, container_id: str) -> None:
         """End a container."""
-        await self._ask(place, {"operation": "end", "container": container_id})
+        await self._ask(place, "end", container_id)
 
     async def _end_quietly(self, place: Place, container_id: str) -> None:
         with suppress(ContainerError):
             await self.end(place, container_id)
 
-    async def _ask(self, place: Place, header: dict[str, Any], body: bytes = b"") -> tuple[list[bytes], dict[str, Any]]:
-        """Return the pieces and the summary of an answer."""
-        stream = await self._open(place, header, body)
+    async def _ask(
+        self, place: Place, operation: str, container_id: str = "", body: bytes = b"", **fields: Any
+    ) -> tuple[list[bytes], dict[str, Any]]:
+        """Return the pieces and the summary of an answer, or raise a ContainerError."""
+        stream = await self._open(place, {"operation": operation, "container": container_id, **fields}, body)
         pieces: list[bytes] = []
         try:
             while more := await stream.read():
@@ -167,7 +140,7 @@ class RemoteHosts:
         except ChannelError as error:
             raise _translated(error) from None
         finally:
-            stream.cancel()  # Harmless when the answer is complete; otherwise it interrupts the code.
+            stream.cancel()  # Interrupts the code, unless the answer is complete.
         return pieces, stream.summary
 
     async def _open(self, place: Place, header: dict[str, Any], body: bytes) -> ChannelStream:
@@ -196,7 +169,7 @@ class RemoteHosts:
 def _translated(error: ChannelError) -> ContainerError:
     match error:
         case Refused():
-            return _CODES.get(error.code, InterpreterAway)(error.message)
+            return CODES.get(error.code or "", InterpreterAway)(error.message)
         case Full():
             return InterpreterAway(error.message)
         case Lost():
@@ -213,11 +186,7 @@ class ServeChooser:
         self._num_asked: dict[str, int] = {}
 
     async def __call__(self, excluded: frozenset[str]) -> tuple[str, Place]:
-        """Return the id and the place of a replica.
-
-        Raises:
-            InterpreterAway: there is none.
-        """
+        """Return the id and the place of a replica, or raise InterpreterAway."""
         choice = Choice(None, excluded, lambda replica_id: self._num_asked.get(replica_id, 0))
         try:
             async with (

@@ -1,10 +1,10 @@
-"""The messages about containers between the ingress and the replica that holds them, and the errors.
+"""The messages about containers between the ingress and the replica that holds them, and their errors.
 
 ContainerError
-├── ContainerGone        it has ended: idle for too long, over a bound, deleted, or its replica went away
+├── ContainerGone        it has ended: idle for too long, over a limit, deleted, or its replica went away
 ├── ContainerFileMissing there is no such file in it
 ├── ContainerRefused     the operation on its files is not possible
-└── InterpreterAway      no container can be made: no sandbox works, all places are taken, or no replica answers
+└── InterpreterAway      no container can be created: no sandbox works, all places are taken, or no replica answers
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +39,15 @@ class ContainerRefused(ContainerError):
 
 
 class InterpreterAway(ContainerError):
-    """No container can be made at the moment."""
+    """No container can be created at the moment."""
+
+
+CODES: dict[str, type[ContainerError]] = {
+    "container_gone": ContainerGone,
+    "container_file_missing": ContainerFileMissing,
+    "container_refused": ContainerRefused,
+}
+"""The errors by their codes on the side channel; any other error is an `InterpreterAway`."""
 
 
 @dataclass(frozen=True, slots=True)

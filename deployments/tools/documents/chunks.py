@@ -1,25 +1,32 @@
-"""Cuts text into chunks, which a search returns and the model reads.
+"""Reads a document and cuts it into chunks, which a search returns and the model reads.
 
-Tokens are estimated, as models have different tokenizers: a short word, a piece of a long one, three digits, a sign, or
-a letter of a script without spaces counts as one.
+`reading` runs `main` in a bounded process. In, on its standard input: a line of JSON with the file's name and the sizes
+of chunks, then the document. Out: C and the chunks as JSON, or U or I and why the file is not supported or not valid.
+Writes no file.
+
+Tokens are estimated, as models have different tokenizers: a short word, a piece of a long word, three digits, a sign,
+or a letter of a script without spaces counts as one token.
 """
 
+import json
 import re
+import sys
 from array import array
 from itertools import islice
 from typing import NamedTuple
 
-from deployments.tools.documents.readers import TOO_LONG, InvalidFile
+from deployments.tools.documents.readers import TOO_LONG, InvalidFile, UnsupportedFile, read_document
 
+_TOO_COSTLY = "The file takes more memory to read than there is for one. Split it, and upload the parts."
 MAX_TOKENS = 5_000_000
-"""The most tokens of one text: OpenAI's bound for a file in a vector store."""
+"""OpenAI's limit for a file in a vector store."""
 
 _TOKEN = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|_|[^\W\d_A-Za-z]{1,2}|[^\w\s]")
 _SENTENCE = re.compile(r"[.!?。！？]\s*$")  # noqa: RUF001 - other scripts end sentences so.
 
 
 class Chunk(NamedTuple):
-    """A piece of a text, and where its passages begin: the parts that an embedding model reads one by one."""
+    """A piece of a text, and where its passages start: the parts that an embedding model reads one by one."""
 
     text: str
     starts: list[int]
@@ -32,11 +39,11 @@ class Chunk(NamedTuple):
 
 
 def split(text: str, size_tokens: int, overlap_tokens: int, passage_tokens: int) -> list[Chunk]:
-    """Return the chunks of a text: of `size_tokens` at most, each repeating `overlap_tokens` of the one before.
+    """Return the chunks of a text: at most `size_tokens` long, each repeats `overlap_tokens` of the chunk before.
 
-    One ends with a paragraph, a line or a sentence where there is such an end in its last quarter. Of a chunk that is
-    shorter for it, at most half is repeated: all chunks together have at most twice the tokens of the text. Passages
-    have `passage_tokens` at most.
+    A chunk ends with a paragraph, a line or a sentence, if one ends in its last quarter. At most half of a shorter
+    chunk is repeated: all chunks together have at most twice the tokens of the text. Passages have at most
+    `passage_tokens`.
 
     Raises:
         InvalidFile: the text has more than MAX_TOKENS.
@@ -63,7 +70,7 @@ def split(text: str, size_tokens: int, overlap_tokens: int, passage_tokens: int)
 
 
 def _best_end(text: str, starts: "array[int]", least: int, most: int) -> int:
-    """Return the token before which a chunk ends best."""
+    """Return the token before which a chunk should end."""
     best, best_rank = most, 0
     for token in range(most, least, -1):
         between = text[starts[token - 1] : starts[token]]
@@ -73,3 +80,21 @@ def _best_end(text: str, starts: "array[int]", least: int, most: int) -> int:
         if rank > best_rank:
             best, best_rank = token, rank
     return best
+
+
+def main() -> None:
+    """Read a document, write its chunks."""
+    source = sys.stdin.buffer
+    options = json.loads(source.readline())
+    try:
+        text = read_document(source.read(), options["filename"])
+        chunks = split(text, options["size"], options["overlap"], options["passage"])
+        answer = b"C" + json.dumps(chunks, ensure_ascii=False).encode("utf-8", "replace")
+    except UnsupportedFile as error:
+        answer = b"U" + str(error).encode()
+    except InvalidFile as error:
+        answer = b"I" + str(error).encode()
+    except (MemoryError, RecursionError):
+        answer = b"I" + _TOO_COSTLY.encode()
+    sys.stdout.buffer.write(answer)
+    sys.stdout.buffer.flush()

@@ -1,7 +1,6 @@
-"""Extracts the text of a document. Its bytes decide its kind; its name only where they leave it open.
+"""Extracts the text of a document. Its content decides its type; its name only if the content leaves it open.
 
-Runs in a bounded process (`process`), as documents may be hostile. The library for each kind is imported when it is
-needed.
+Runs in a bounded process (`chunks.main`), as documents may be hostile. Each type's library is imported when needed.
 """
 
 import codecs
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 MAX_CHARS = 20_000_000
-"""The most text that one file may have: about five million tokens."""
+"""The most text that a file may have: about five million tokens."""
 _MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
@@ -30,11 +29,11 @@ UNPACKS_TOO_LARGE = "The file unpacks to more than can be read. Split it, and up
 
 
 class UnsupportedFile(Exception):
-    """The file is of a kind that is not read; the message says so to the caller, without any of the content."""
+    """Files of this type are not supported; the message has no content of the file."""
 
 
 class InvalidFile(Exception):
-    """The file is of a kind that is read, and cannot be; the message says why, without any of the content."""
+    """A file of a supported type cannot be read; the message has the reason, without content of the file."""
 
 
 def read_document(content: bytes, filename: str) -> str:
@@ -47,7 +46,7 @@ def read_document(content: bytes, filename: str) -> str:
         text = _MANY_LINES.sub("\n\n", _bounded(_reader_of(content, filename)))
     except (UnsupportedFile, InvalidFile, MemoryError):
         raise
-    except Exception:  # Each library has its own errors for what is not as it should be, and some have none.
+    except Exception:  # Each library has its own errors for bad files, and some have none.
         raise InvalidFile(DAMAGED) from None
     if not text.strip():
         raise InvalidFile(NO_TEXT)
@@ -142,7 +141,7 @@ def _read_xlsx(content: bytes) -> Iterator[str]:
 
     workbook = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
     for sheet in workbook.worksheets:
-        sheet.reset_dimensions()  # What the file says of its size need not be so.
+        sheet.reset_dimensions()  # The size in the file may be wrong.
         rows = _rows(["" if cell is None else str(cell) for cell in row] for row in sheet.iter_rows(values_only=True))
         first = next(rows, None)
         if first is not None:
@@ -153,7 +152,7 @@ def _read_xlsx(content: bytes) -> Iterator[str]:
 
 
 def _rows(rows: Iterable[list[str]]) -> Iterator[str]:
-    """Yield the rows of a table that hold something, each as a line."""
+    """Yield the rows of a table that are not empty, each as a line."""
     for cells in rows:
         if any(cells):
             yield " | ".join(cell.replace("\n", " ") for cell in cells).rstrip(" |")
@@ -188,7 +187,7 @@ def _decode(content: bytes, *, is_html: bool) -> str:
 
 
 def _html_text(page: str) -> str:
-    """Return what a reader of a page would see: its title, then each block on lines of its own."""
+    """Return the visible text of a page: its title, then each block on its own lines."""
     from resiliparse.extract.html2text import extract_plain_text
     from resiliparse.parse.html import HTMLTree
 

@@ -3,13 +3,13 @@
 import asyncio
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from deployments.bounded_process import Bounds, ProcessFailed, ProcessTimedOut, run
 from deployments.tools.documents.chunks import Chunk
 from deployments.tools.documents.readers import InvalidFile, UnsupportedFile
 
-_PROCESS = "deployments.tools.documents.process"
+_PROCESS = "deployments.tools.documents.chunks"
 _MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 _TOO_SLOW = "The file takes too long to read. Split it, and upload the parts."
 _TOO_COSTLY = "The file could not be read: it takes too much memory, or is made to do harm."
@@ -17,7 +17,7 @@ _TOO_COSTLY = "The file could not be read: it takes too much memory, or is made 
 
 @dataclass(frozen=True, slots=True)
 class ReadingLimits:
-    """What reading one document may take."""
+    """The limits for reading one document."""
 
     memory_bytes: int = 1024 * 1024 * 1024
     time_s: float = 120.0
@@ -25,7 +25,7 @@ class ReadingLimits:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSizes:
-    """How long chunks are, how much of each the next one repeats, and how long their passages, in tokens."""
+    """The lengths of chunks, of the overlap of two chunks, and of passages, in tokens."""
 
     size: int = 800
     overlap: int = 400
@@ -36,16 +36,11 @@ async def read_chunks(content: bytes, filename: str, sizes: ChunkSizes, limits: 
     """Return the chunks of a document's text.
 
     Raises:
-        UnsupportedFile: it is of a kind that is not read.
-        InvalidFile: it is damaged or protected by a password, holds no text, or takes more than it may.
+        UnsupportedFile: files of its kind are not read.
+        InvalidFile: it is damaged or protected by a password, holds no text, or exceeds a limit.
     """
-    head = {
-        "filename": filename,
-        "size_tokens": sizes.size,
-        "overlap_tokens": sizes.overlap,
-        "passage_tokens": sizes.passage,
-    }
-    # The timeout comes before the limit of CPU time, so that a slow document is not taken for a hostile one.
+    head = {"filename": filename, **asdict(sizes)}
+    # The timeout comes before the limit of CPU time, so that a slow document does not look like a hostile one.
     bounds = Bounds(math.ceil(limits.time_s) + 1, limits.time_s, limits.memory_bytes, _MAX_OUTPUT_BYTES)
     try:
         answer = await asyncio.to_thread(run, _PROCESS, json.dumps(head).encode() + b"\n" + content, bounds)
@@ -58,8 +53,4 @@ async def read_chunks(content: bytes, filename: str, sizes: ChunkSizes, limits: 
         raise UnsupportedFile(payload.decode())
     if kind == b"I":
         raise InvalidFile(payload.decode())
-    return await asyncio.to_thread(_parse_chunks, payload)
-
-
-def _parse_chunks(payload: bytes) -> list[Chunk]:
-    return [Chunk(*one) for one in json.loads(payload)]
+    return await asyncio.to_thread(lambda: [Chunk(*one) for one in json.loads(payload)])

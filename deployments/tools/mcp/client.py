@@ -1,7 +1,7 @@
 """A client of remote MCP servers over streamable HTTP, through the guarded transport.
 
-A session serves one response, and is opened at its first use. Servers get calls only: they may not ask the service for
-samples, files or input, and messages other than results are dropped. Nothing of it is logged.
+A session serves one response, and opens at its first use. Servers only get calls: they may not ask the service for
+samples, files or input, and messages other than results are dropped. Nothing is logged.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _MAX_MESSAGE_CHARS = 1000
 _INVALID_REQUEST = -32600
 _NOT_MCP = "The server's answer is not as MCP has it."
 _LOST = "The connection to the server broke."
-# The library's messages for HTTP errors of a server: the status says more.
+# The library's messages for HTTP errors of a server; the status is more useful.
 _STAND_INS = (
     "Server returned an error response",
     "Not Found",
@@ -45,7 +45,7 @@ _STAND_INS = (
 
 
 class McpServers:
-    """The servers that may be reached from this deployment.
+    """The servers that this deployment may reach.
 
     Args:
         config: the bounds.
@@ -67,11 +67,7 @@ class McpServers:
         _silence()
 
     def check(self, url: str) -> None:
-        """Check that requests may be sent to an address, whatever its host resolves to.
-
-        Raises:
-            AddressRefused: they may not; says why.
-        """
+        """Raise AddressRefused if no requests may be sent to an address, whatever its host resolves to."""
         try:
             parsed = httpx2.URL(url)
         except (httpx2.InvalidURL, TypeError, ValueError):
@@ -86,7 +82,7 @@ class McpServers:
 
     @asynccontextmanager
     async def connect(self, address: ServerAddress, notes: Notes) -> AsyncIterator[Client]:
-        """Open a connection to a server; `notes` gets the outcome of its requests."""
+        """Open a connection to a server; `notes` gets the outcome of each request."""
         most = self.config.max_answer_bytes
         guarded = GuardedTransport(self._rules, most, self._resolve, self._tls)
         http = httpx2.AsyncClient(
@@ -106,7 +102,7 @@ class McpServers:
         holder.add_done_callback(self._holders.discard)
 
     def close(self) -> None:
-        """Break every connection off."""
+        """Abort every connection."""
         for holder in self._holders:
             holder.cancel()
         self._resolver.close()
@@ -115,8 +111,8 @@ class McpServers:
 class McpSession:
     """The session of one response with one server.
 
-    A task of its own holds the connection, as the library wants it opened and closed by the same task. Calls come from
-    other tasks, which may be cancelled without harm to it. A broken connection is opened again at the next use.
+    One task holds the connection, as the library requires the same task to open and close it. Calls come from other
+    tasks, which may be cancelled without harm to it. A broken connection opens again at the next use.
     """
 
     def __init__(self, servers: McpServers, address: ServerAddress) -> None:
@@ -131,19 +127,11 @@ class McpSession:
         self._notes = Notes()
 
     async def list_tools(self) -> list[ListedTool]:
-        """Return the server's tools.
-
-        Raises:
-            McpFailure: it does not list them.
-        """
+        """Return the server's tools, or raise McpFailure."""
         return await self._ask(_list_tools)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> CallResult:
-        """Call a tool.
-
-        Raises:
-            McpFailure: the server could not be asked, or refused; a tool's own failure is a result.
-        """
+        """Call a tool; raises McpFailure if the server does not answer. A tool's own failure is a result."""
         return await self._ask(lambda client: _call(client, name, arguments))
 
     async def _ask(self, ask: Callable[[Client], Awaitable[T]]) -> T:
@@ -182,7 +170,7 @@ class McpSession:
             is_ready.set()
 
     def _explain(self, error: Exception) -> McpFailure:
-        """Return why a request failed: the notes of the transport say more than the library's error."""
+        """Return why a request failed; the transport's notes are more precise than the library's error."""
         reported = next((leaf for leaf in _leaves(error) if isinstance(leaf, MCPError)), None)
         if self._notes.failure is not None and (reported is None or reported.code == types.CONNECTION_CLOSED):
             return McpFailure(self._notes.failure.message)
@@ -195,7 +183,7 @@ class McpSession:
         return McpFailure(reported.message[:_MAX_MESSAGE_CHARS], reported.code)
 
     def close(self) -> None:
-        """Close the connection, without waiting until the server knows."""
+        """Close the connection without waiting for the server."""
         holder, self._holder = self._holder, None
         if holder is None or holder.done():
             return
@@ -222,7 +210,7 @@ async def _list_tools(client: Client) -> list[ListedTool]:
 
 
 async def _call(client: Client, name: str, arguments: dict[str, Any]) -> CallResult:
-    """Call a tool; without the library's own check of the result, which would list the tools each time."""
+    """Call a tool without the library's check of the result, which would list the tools each time."""
     params = types.CallToolRequestParams(name=name, arguments=arguments)
     request = types.CallToolRequest(params=params)
     try:
@@ -230,7 +218,7 @@ async def _call(client: Client, name: str, arguments: dict[str, Any]) -> CallRes
     except MCPError as error:
         if error.code != types.HEADER_MISMATCH:
             raise
-        await client.list_tools()  # The library reads there which arguments this server wants as headers.
+        await client.list_tools()  # There the library finds which arguments this server wants as headers.
         result = await client.session.send_request(request, types.CallToolResult)
     content = [part.model_dump(mode="json", by_alias=True, exclude_none=True) for part in result.content]
     text = "\n".join(_text_of(part) for part in result.content)
@@ -240,7 +228,6 @@ async def _call(client: Client, name: str, arguments: dict[str, Any]) -> CallRes
 
 
 def _text_of(part: Any) -> str:
-    """Return the text of a part of a result, as the model reads it."""
     match part:
         case types.TextContent():
             return part.text

@@ -1,14 +1,14 @@
-"""Values about remote MCP servers that need no MCP library."""
+"""Values about remote MCP servers, without the MCP library."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 CONNECTION_CLOSED = -32000
-"""The code of a connection that failed, as MCP's libraries use it."""
+"""The error code of MCP's libraries for a failed connection."""
 
 
 class McpFailure(Exception):
-    """A request to a server failed; `message` says why, for clients and models to read."""
+    """A request to a server failed; `message` has the reason, for clients and models."""
 
     def __init__(
         self,
@@ -22,13 +22,13 @@ class McpFailure(Exception):
         self.kind = kind
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the error as the item of a call has it."""
+        """Return the error in the form of a call's item."""
         return {"type": self.kind, "code": self.code, "message": self.message}
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """The address of a server and the headers that it needs; neither may be stored or logged."""
+    """The address of a server and the headers for it; neither may be stored or logged."""
 
     url: str = field(repr=False)
     headers: dict[str, str] = field(default_factory=dict, repr=False)

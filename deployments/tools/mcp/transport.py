@@ -1,4 +1,4 @@
-"""Sends requests to allowed servers only, and notes their outcome, which the library's own errors do not say."""
+"""Sends requests to allowed servers only, and notes their outcome, which the library's own errors lack."""
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -18,11 +18,7 @@ class AllowedServers:
         self.hosts = frozenset(host.rstrip(".") for (_, host, _), _ in self._places)
 
     def check(self, url: httpx2.URL) -> None:
-        """Check that a server is allowed.
-
-        Raises:
-            AddressRefused: it is not.
-        """
+        """Raise AddressRefused if a server is not allowed."""
         origin, path = _place_of(url)
         if not {(origin, b"/"), (origin, path)} & self._places:
             raise AddressRefused("The operator of this service allows other servers only.")
@@ -47,7 +43,7 @@ class Notes:
 
 
 class NotingTransport(httpx2.AsyncBaseTransport):
-    """Sends requests through another transport, to `allowed` servers if they are listed, and notes their outcome."""
+    """Sends requests through another transport, only to `allowed` servers if given, and notes their outcome."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, notes: Notes, allowed: AllowedServers | None = None) -> None:
         self._inner = inner
@@ -55,11 +51,7 @@ class NotingTransport(httpx2.AsyncBaseTransport):
         self._allowed = allowed
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request and return the answer, its content still to be read.
-
-        Raises:
-            OutboundError: it may not be sent, or failed.
-        """
+        """Send a request and return the answer with its content unread, or raise OutboundError."""
         try:
             if self._allowed is not None:  # A redirect may lead elsewhere.
                 self._allowed.check(request.url)

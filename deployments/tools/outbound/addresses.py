@@ -1,6 +1,6 @@
-"""Which addresses the service may send requests to on behalf of others: public ones, and what the operator adds.
+"""Which addresses the service may send requests to for others: public ones, and those that the operator adds.
 
-Looks at addresses as they are after resolving, so no notation of one gets past it. Resolves nothing itself.
+Checks addresses after resolving, so that no notation gets around it. Resolves nothing itself.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ _FIRST_FREE_PORT = 1024
 _LAST_PORT = 65535
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
-# The registries of special-purpose addresses of IANA (iana-ipv4-special-registry, iana-ipv6-special-registry), written
-# out, as what `ipaddress` takes for global differs between the releases of Python.
+# IANA's registries of special-purpose addresses (iana-ipv4-special-registry, iana-ipv6-special-registry), written out,
+# as Python's releases differ in which addresses `ipaddress` calls global.
 _NOT_PUBLIC = tuple(
     ip_network(network)
     for network in (
@@ -53,7 +53,7 @@ _GLOBAL_UNICAST = IPv6Network("2000::/3")
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address is one of the public internet, from everywhere."""
+    """Return whether an address is on the public internet."""
     if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
         return False
     return not any(address in network for network in _NOT_PUBLIC)
@@ -61,12 +61,12 @@ def is_public(address: Address) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AddressRules:
-    """Where requests may go: to public addresses, and to what the operator has named.
+    """Where requests may go: to public addresses, and to those that the operator has named.
 
     Args:
         allowed_networks: networks that may be reached though they are not public.
-        allowed_hosts: hosts, by name as URLs have it, that may be reached wherever they are.
-        traced_hosts: hosts, by name, to which requests carry the `traceparent` of the request that they are made for.
+        allowed_hosts: host names, as in URLs, that may be reached at any address.
+        traced_hosts: host names to which requests carry the current `traceparent`.
     """
 
     allowed_networks: tuple[Network, ...] = ()
@@ -74,12 +74,7 @@ class AddressRules:
     traced_hosts: frozenset[str] = frozenset()
 
     def check_url(self, url: httpx2.URL) -> None:
-        """Refuse a URL that no request is sent to, whatever its host resolves to.
-
-        Raises:
-            AddressRefused: another scheme than http and https, no host, a user or password, or a port of another
-                service.
-        """
+        """Raise AddressRefused unless a URL has http or https, a host, no credentials, and a port of the web."""
         if url.scheme not in _DEFAULT_PORTS:
             raise AddressRefused("Only addresses that begin with http:// or https:// can be fetched.")
         if not url.host:
@@ -91,11 +86,7 @@ class AddressRules:
             raise AddressRefused(f"Port {port} is not one of the web.")
 
     def choose(self, host: str, addresses: Iterable[str]) -> list[str]:
-        """Return those of a host's addresses that may be connected to, in their order.
-
-        Raises:
-            AddressRefused: there is none.
-        """
+        """Return a host's addresses that may be connected to, in order; raises AddressRefused if there are none."""
         checked = [address for address in addresses if self._is_allowed(host, address)]
         if not checked:
             raise AddressRefused(NOT_PUBLIC)

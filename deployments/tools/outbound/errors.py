@@ -1,17 +1,17 @@
-"""The errors of requests to the outside. Each is an error of httpx2, so clients that are built on it know them.
+"""The errors of requests to the outside. All are errors of httpx2, so clients that use it know them.
 
 OutboundError
-  AddressRefused     it leads, or would lead, where the service may not go
-  AnswerTooLarge     more came than is taken
-  AnswerUnreadable   it is encoded in a way that is not taken, or the encoding is broken
-  NoAnswer           the network, the other side or the time did not allow for one
+  AddressRefused     the service may not go there
+  AnswerTooLarge     the answer is longer than the limit
+  AnswerUnreadable   the answer has an unknown encoding, or a broken one
+  NoAnswer           the network, the other side or the time did not allow an answer
 """
 
 import httpx2
 
 
 class OutboundError(httpx2.TransportError):
-    """A request to the outside failed; `message` says why, for clients and models to read."""
+    """A request to the outside failed; `message` has the reason, for clients and models."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -23,11 +23,11 @@ class AddressRefused(OutboundError):
 
 
 class AnswerTooLarge(OutboundError):
-    """The answer is longer than what is taken."""
+    """The answer is longer than the limit."""
 
 
 class AnswerUnreadable(OutboundError):
-    """The answer is encoded in a way that is not taken, or its encoding is broken."""
+    """The answer has an unknown encoding, or a broken one."""
 
 
 class NoAnswer(OutboundError):

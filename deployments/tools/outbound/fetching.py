@@ -1,4 +1,4 @@
-"""Fetches one page from the outside, following redirects, within bounds of time and size.
+"""Fetches one page from the outside, following redirects, within limits of time and size.
 
 Keeps no cookies and sends no passwords: fetches share nothing.
 """
@@ -21,7 +21,7 @@ _USER_AGENT = "Manta (a reader on behalf of a person)"
 
 @dataclass(frozen=True, slots=True)
 class FetchBounds:
-    """How much one fetch may take, all its redirects together."""
+    """The limits of one fetch, with all its redirects."""
 
     max_s: float = 20.0
     max_bytes: int = MAX_BYTES
@@ -31,7 +31,7 @@ class FetchBounds:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page that was fetched; `url` is its address after redirects."""
+    """A fetched page; `url` is its address after redirects."""
 
     url: str
     status: int
@@ -45,7 +45,7 @@ class Page:
 
 
 class Fetcher:
-    """Fetches pages from where the rules allow."""
+    """Fetches pages that the rules allow."""
 
     def __init__(
         self,
@@ -58,11 +58,7 @@ class Fetcher:
         self._transport = GuardedTransport(rules, self._bounds.max_bytes, resolve, tls)
 
     async def fetch(self, url: str) -> Page:
-        """Return the page at an address, following redirects, but never from https to http.
-
-        Raises:
-            OutboundError: it may not be fetched, or could not be.
-        """
+        """Return the page at an address, or raise OutboundError; follows redirects, but never from https to http."""
         request = httpx2.Request("GET", _parse(url), headers=_own())
         try:
             async with asyncio.timeout(self._bounds.max_s):
@@ -79,11 +75,7 @@ class Fetcher:
         params: Mapping[str, str] | None = None,
         content: bytes | None = None,
     ) -> Page:
-        """Return a server's answer to one request. A redirect is not followed, as it would get the headers.
-
-        Raises:
-            OutboundError: the request may not be sent, or there was no answer.
-        """
+        """Return the answer to one request, or raise OutboundError; does not send the headers on to a redirect."""
         request = httpx2.Request(method, _parse(url), headers=_own(headers), params=params, content=content)
         try:
             async with asyncio.timeout(self._bounds.max_s):
@@ -103,7 +95,7 @@ class Fetcher:
         raise NoAnswer(f"The address redirects more than {self._bounds.max_redirects} times.")
 
     async def _send(self, request: httpx2.Request) -> tuple[Page, str | None]:
-        """Return the answer to one request, and where it redirects to."""
+        """Return the answer to one request, and the address that it redirects to."""
         each_s = min(self._bounds.connect_s, self._bounds.max_s)
         request.extensions["timeout"] = httpx2.Timeout(self._bounds.max_s, connect=each_s).as_dict()
         response = await self._transport.handle_async_request(request)

@@ -1,7 +1,7 @@
-"""The guarded transport, through which every request to the outside goes, whichever client makes it.
+"""The guarded transport: every request to the outside goes through it, from any client.
 
 It resolves a host once for each connection, checks the addresses, and connects to one of them, so that no second lookup
-can lead elsewhere; the Host header and the TLS name stay the same. It uses no proxy from the environment, and bounds
+can lead elsewhere; the Host header and the TLS name stay the same. It uses no proxy from the environment, and limits
 answers, both packed and unpacked. Clients follow redirects themselves: every hop goes through here.
 """
 
@@ -20,7 +20,7 @@ from deployments.tools.outbound.addresses import NOT_PUBLIC, AddressRules
 from deployments.tools.outbound.errors import AddressRefused, AnswerTooLarge, AnswerUnreadable, NoAnswer, OutboundError
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
-"""Returns a host's addresses, in the order to try them in; raises `OSError` if there are none."""
+"""Returns a host's addresses in the order to try them; raises `OSError` if there are none."""
 
 MAX_BYTES = 8 * 1024 * 1024
 _MAX_TRIED = 4
@@ -32,19 +32,19 @@ _READABLE = frozenset({"", "identity", "gzip", "deflate"})
 
 
 class SystemResolver:
-    """The system's resolver, in threads of its own, so that slow names delay nothing else."""
+    """The system's resolver, in its own threads, so that slow names delay nothing else."""
 
     def __init__(self, num_threads: int = 8) -> None:
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="resolver")
 
     async def __call__(self, host: str, port: int) -> list[str]:
-        """Return a host's addresses; every notation of an address that the system knows is one."""
+        """Return a host's addresses; the host may be an address in any notation that the system knows."""
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._threads, _look_up, host, port)
         return list(dict.fromkeys(found))
 
     def close(self) -> None:
-        """End the threads, once their lookups have been answered."""
+        """End the threads after their current lookups."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -53,7 +53,7 @@ def _look_up(host: str, port: int) -> list[str]:
 
 
 class GuardedBackend(httpcore2.AsyncNetworkBackend):
-    """Connections to addresses that have been checked, and to nothing else."""
+    """Connects to checked addresses only."""
 
     def __init__(self, rules: AddressRules, resolve: Resolve) -> None:
         self._rules = rules
@@ -68,19 +68,18 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Resolve a host, and connect to the first of its addresses that may be reached and answers.
+        """Resolve a host, and connect to the first of its allowed addresses that answers.
 
         Raises:
-            AddressRefused: none of them may be reached, or the host is unknown: which, tells nobody what names there
-                are in the private network.
-            NoAnswer: none of them answers, or a host that the operator has named is unknown.
+            AddressRefused: no address is allowed, or the host is unknown; not telling which hides private names.
+            NoAnswer: no address answers, or a host that the operator has named is unknown.
         """
         try:
             async with asyncio.timeout(timeout):
                 found = await self._resolve(host, port)
         except TimeoutError:
             raise NoAnswer(_TOO_SLOW) from None
-        except (OSError, UnicodeError) as error:  # A name that no encoding fits is none.
+        except (OSError, UnicodeError) as error:  # UnicodeError: no encoding fits the name.
             if self._rules.names(host):
                 raise NoAnswer("The host could not be found.") from error
             raise AddressRefused(NOT_PUBLIC) from error
@@ -100,20 +99,15 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         raise NoAnswer("Sockets of this machine are not reached.")
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, as the pool does between attempts."""
+        """Wait; the pool does so between attempts."""
         await asyncio.sleep(seconds)
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Sends requests to where the rules allow; for an `httpx2.AsyncClient`, or for `fetching`.
+    """Sends requests that the rules allow; for an `httpx2.AsyncClient`, or for `fetching`.
 
-    A client must be made with `trust_env=False`, or it reads passwords for hosts from the environment.
-
-    Args:
-        rules: where requests may go.
-        max_bytes: how much of one answer is taken, as sent and as unpacked; None for no bound.
-        resolve: how names are looked up.
-        tls: how the other side is verified.
+    Create the client with `trust_env=False`, or it reads passwords for hosts from the environment. `max_bytes` limits
+    an answer, both as sent and as unpacked; None for no limit.
     """
 
     def __init__(
@@ -135,11 +129,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request and return the answer, its content unpacked and still to be read.
-
-        Raises:
-            OutboundError: it may not be sent, or failed.
-        """
+        """Send a request and return the answer, unpacked and with its content unread, or raise OutboundError."""
         self._rules.check_url(request.url)
         headers = httpx2.Headers(request.headers)
         headers["accept-encoding"] = _ENCODINGS
@@ -179,7 +169,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 
 class _Pieces(httpx2.AsyncByteStream):
-    """The content of an answer as it is sent, and no more of it than a bound."""
+    """The content of an answer as it is sent, up to a limit."""
 
     def __init__(self, answer: httpcore2.Response, max_bytes: int | None) -> None:
         self._answer = answer
@@ -195,7 +185,7 @@ class _Pieces(httpx2.AsyncByteStream):
 
 
 class _Unpacked(httpx2.AsyncByteStream):
-    """The content of an answer, unpacked piece by piece, and no more of it than a bound."""
+    """The content of an answer, unpacked piece by piece, up to a limit."""
 
     def __init__(self, packed: httpx2.Response, max_bytes: int | None) -> None:
         self._packed = packed

@@ -14,7 +14,7 @@ _FRESH_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The use of the processes below one: their ids, number of threads, private memory, and CPU time."""
+    """The resources of the processes below another: ids, number of threads, private memory, CPU time."""
 
     pids: tuple[int, ...]
     num_threads: int
@@ -32,7 +32,7 @@ class Census:
         self._num_threads: dict[int, int] = {}
 
     def below(self, pid: int, *, fresh: bool = False) -> Taken:
-        """Return the use of all processes below `pid`, without `pid` itself."""
+        """Return the resources of all processes below `pid`, without `pid` itself."""
         if fresh or time.monotonic() - self._read_at > _FRESH_S:
             self._read()
         found: list[int] = []
@@ -48,16 +48,16 @@ class Census:
     def _read(self) -> None:
         self._children, self._cpu_ticks, self._num_threads = {}, {}, {}
         for pid, fields in _processes():
-            if fields[0] == b"Z":  # It has ended; only its parent has not collected it.
+            if fields[0] == b"Z":  # A zombie.
                 continue
             self._children.setdefault(int(fields[1]), []).append(pid)
-            self._cpu_ticks[pid] = sum(map(int, fields[11:15]))  # With that of the children it has waited for.
+            self._cpu_ticks[pid] = sum(map(int, fields[11:15]))  # Includes its collected children.
             self._num_threads[pid] = int(fields[17])
         self._read_at = time.monotonic()
 
 
 def _processes() -> Iterator[tuple[int, list[bytes]]]:
-    """Yield each process with the fields of its `stat`, from the state on."""
+    """Yield each pid with the fields of its `stat`, from the state on."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -79,7 +79,6 @@ def num_threads() -> int:
 
 
 def _own_bytes(pid: int) -> int:
-    """Return the memory of a process."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             return parse_own_bytes(file.read())
@@ -88,9 +87,9 @@ def _own_bytes(pid: int) -> int:
 
 
 def parse_own_bytes(status: bytes) -> int:
-    """Return the memory of a process without mapped files; with them where the kernel, as gVisor, reports only a sum.
+    """Return the memory of a process from the content of its `status` file, without mapped files.
 
-    `status` is the content of the process's `status` file.
+    Includes them on kernels that report only a sum, such as gVisor.
     """
     fields = dict(line.split(b":", 1) for line in status.splitlines() if b":" in line)
     names = (b"RssAnon", b"RssShmem") if b"RssAnon" in fields else (b"VmRSS",)
@@ -98,10 +97,7 @@ def parse_own_bytes(status: bytes) -> int:
 
 
 def used_inodes(pid: int, folder: str, most: int) -> int:
-    """Return the number of files and folders in a file system that a process sees; 0 if it cannot be read.
-
-    Those beyond `most` may be left out.
-    """
+    """Return how many files and folders a process's file system has, up to `most`; 0 if it cannot be read."""
     path = f"/proc/{pid}/root{folder}"
     try:
         about = os.statvfs(path)
@@ -111,9 +107,9 @@ def used_inodes(pid: int, folder: str, most: int) -> int:
 
 
 def _count(path: str, most: int) -> int:
-    """Count the files and folders below a folder, where the kernel, as gVisor, keeps no count."""
+    """Count the files and folders below a folder, for kernels that keep no count, such as gVisor."""
     found = 1
-    for _, folders, files, _ in os.fwalk(path):  # It follows no link, also not one that is put there meanwhile.
+    for _, folders, files, _ in os.fwalk(path):  # Follows no links, not even new ones.
         found += len(folders) + len(files)
         if found > most:
             break

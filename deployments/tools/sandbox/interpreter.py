@@ -1,10 +1,10 @@
-"""Runs inside the sandbox, and only there: one Python interpreter whose variables live on between calls.
+"""Runs inside the sandbox, and only there: one Python interpreter that keeps its variables between calls.
 
-Standalone: nothing of the service can be imported here. Whatever code runs here shares this process and can take it
-over, so the service trusts nothing that comes out: every frame is bounded, and read as data.
+Standalone: it can import nothing of the service. Code that runs here shares this process and can take it over, so the
+service trusts nothing that comes out: it bounds every frame, and reads it as data.
 
 A frame is the length of its head and of its payload (unsigned 32 bits each, big-endian), the head as JSON, the payload.
-Requests come in on one descriptor, answers go out on another; what code prints goes to descriptors 1 and 2 as usual.
+Requests come in on one descriptor, answers go out on another; code prints to descriptors 1 and 2 as usual.
 """
 
 import ast
@@ -107,13 +107,13 @@ class Interpreter:
         self._answer({"done": status})
 
     def _forget_ended(self) -> None:
-        """Collect the processes of earlier calls that have ended: until then they count."""
+        """Collect ended processes of earlier calls, which would count otherwise."""
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
     def _execute(self, code: str, name: str) -> None:
-        """Run code in the interpreter's one namespace, and show the value of a last expression."""
+        """Run code in the interpreter's namespace, and show the value of a last expression."""
         lines = code.splitlines(keepends=True)
         linecache.cache[name] = (len(code), None, lines, name)
         tree = ast.parse(code, name)
@@ -129,7 +129,7 @@ class Interpreter:
             print(repr(value)[:_MAX_REPR_CHARS])  # noqa: T201
 
     def _print_error(self) -> None:
-        """Print what went wrong, without the frames of this file."""
+        """Print the exception, without the frames of this file."""
         try:
             error = sys.exc_info()[1]
             assert error is not None
@@ -141,7 +141,6 @@ class Interpreter:
             os.write(2, b"The call failed, and so did printing the reason.\n")
 
     def _show_figures(self) -> None:
-        """Write the open figures into the work folder, send them, and close them."""
         plots = sys.modules.get("matplotlib.pyplot")
         if plots is None:
             return
@@ -156,7 +155,7 @@ class Interpreter:
         plots.close("all")
 
     def _list(self, head: dict[str, Any], payload: bytes) -> None:
-        """Send the list of regular files below the work folder, without links."""
+        """Send the regular files below the work folder, without links."""
         found = []
         for folder, folders, names in os.walk(_WORK):
             if folder.count("/") - _WORK.count("/") >= _MAX_DEPTH:
@@ -198,9 +197,9 @@ class Interpreter:
 
 
 def _drop_privileges(*, is_only_user: bool) -> None:
-    """Drop for good the privileges that made the sandbox, and die with the parent process.
+    """Drop the privileges that created the sandbox for good, and die with the parent process.
 
-    Where root made it, become nobody. Where there is only one user, drop every capability.
+    Become nobody if root created it. If there is only one user, drop every capability.
     """
     libc = ctypes.CDLL(None)
     if is_only_user:
@@ -213,7 +212,7 @@ def _drop_privileges(*, is_only_user: bool) -> None:
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
-    """Drop all capabilities, also those of the bounding set, which user 0 would regain with exec."""
+    """Drop all capabilities, also those of the bounding set, which exec would give back to user 0."""
     known = [number for number in range(64) if libc.prctl(_PR_CAPBSET_READ, number, 0, 0, 0) >= 0]
     for number in known:
         libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
@@ -223,7 +222,6 @@ def _drop_capabilities(libc: ctypes.CDLL) -> None:
 
 
 def _bound(limits: dict[str, Any]) -> None:
-    """Set the limits, which cannot be raised again."""
     bounds = {
         resource.RLIMIT_AS: limits["address_bytes"],
         resource.RLIMIT_CPU: limits["cpu_s"],

@@ -1,4 +1,4 @@
-"""The bounds of one sandbox, in bytes and seconds."""
+"""The limits of one sandbox, in bytes and seconds."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,12 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of one sandbox.
+    """The limits of one sandbox.
 
-    `memory_bytes` is for all of its processes together, `work_bytes` for the files in its work folder, which lie in
-    memory too. `call_s` is wall-clock time of one call, `cpu_s` the CPU time that each process may ever use.
-    `interrupt_s` is how long code has to end once it is interrupted. `open_files` and `file_bytes` are for each process
-    and each file. What a call prints beyond `output_bytes` is dropped, and a call that prints `flood_bytes` is
-    interrupted.
+    `memory_bytes` is for all processes together, `work_bytes` for the files in the work folder, which are in memory
+    too. `call_s` is the wall-clock time of a call, `cpu_s` the CPU time of each process in its life. Interrupted code
+    has `interrupt_s` to end. `open_files` and `file_bytes` are for each process and file. Output beyond `output_bytes`
+    is dropped, and a call that prints `flood_bytes` is interrupted.
     """
 
     memory_bytes: int = 1024 * MIB

@@ -1,7 +1,7 @@
-"""Starts the processes of one sandbox, and ends them: bubblewrap, which makes the namespaces, and an interpreter in it.
+"""Starts and ends the processes of one sandbox: bubblewrap, which creates the namespaces, and an interpreter in it.
 
 An ordinary user is nobody inside, under that user's own id outside. Root is nobody inside and outside: the sandbox's
-user namespace knows root only for as long as it takes to put the file system together. Where `unshare` makes the user
+user namespace knows root only for as long as it takes to put the file system together. Where `unshare` creates the user
 namespace, an ordinary user is the only one in it, has the number 0 there, and gives up every capability for good.
 """
 
@@ -24,13 +24,15 @@ from deployments.tools.sandbox.root import Root, SandboxUnavailable
 
 NOBODY = 65534
 _MAX_INFO_BYTES = 4096
+_UNTOUCHED_BYTES = 512 * 1024 * 1024
+"""Address space for pages that are mapped but never used."""
 _MAX_COMPLAINT_BYTES = 2000
 _END_S = 5.0
 START_TIMEOUT_S = 30.0
 
 
 class SandboxProcess:
-    """The processes of a sandbox. `requests`, `answers` and `output` are descriptors of this end, not blocking."""
+    """The processes of a sandbox. `requests`, `answers` and `output` are this end's descriptors, non-blocking."""
 
     def __init__(self, bubblewrap: "subprocess.Popen[bytes]", requests: int, answers: int, output: int) -> None:
         self.requests, self.answers, self.output = requests, answers, output
@@ -58,7 +60,7 @@ class SandboxProcess:
 
     def _wait_for_end(self, loop: asyncio.AbstractEventLoop) -> None:
         self._bubblewrap.wait()
-        with contextlib.suppress(RuntimeError):  # The loop has been closed: nothing waits any more.
+        with contextlib.suppress(RuntimeError):  # The loop is closed, and nothing waits.
             loop.call_soon_threadsafe(self._has_ended.set)
 
     @property
@@ -77,12 +79,12 @@ class SandboxProcess:
                 self._bubblewrap.kill()
 
     async def close(self) -> None:
-        """End the sandbox, and return when nothing of it is left."""
+        """End the sandbox and close its descriptors."""
         await self.end()
         self.release()
 
     async def end(self) -> None:
-        """End the sandbox, and return when none of its processes is left."""
+        """End the sandbox, and return after its last process."""
         self.kill()
         try:
             await asyncio.wait_for(self._has_ended.wait(), _END_S)
@@ -91,7 +93,7 @@ class SandboxProcess:
             await self._has_ended.wait()
 
     def release(self) -> None:
-        """Close this end's descriptors; no task may wait for one, as the kernel reuses their numbers."""
+        """Close this end's descriptors; no task may still wait for one, as the kernel reuses the numbers."""
         for descriptor in (self.requests, self.answers, self.output, self._pidfd):
             if descriptor >= 0:
                 asyncio.get_running_loop().remove_reader(descriptor)
@@ -100,7 +102,7 @@ class SandboxProcess:
         self.requests = self.answers = self.output = self._pidfd = -1
 
     async def adopt(self, info: int, ready: int) -> None:
-        """Read the pid of the first process of the namespaces, and map its users where only root may."""
+        """Read the pid of the first process in the namespaces; map its users if only root may."""
         try:
             info_line = await _read_line(info)
             self.init_pid = json.loads(info_line)["child-pid"]
@@ -111,14 +113,14 @@ class SandboxProcess:
             raise SandboxUnavailable(f"bubblewrap failed: {self._complaint()}") from None
 
     def _complaint(self) -> str:
-        """Return bubblewrap's error message: the sandbox's output so far."""
+        """Return bubblewrap's error message, which is the output so far."""
         with contextlib.suppress(OSError):
-            return os.read(self.output, _MAX_COMPLAINT_BYTES).decode("utf-8", "replace").strip() or "it says nothing"
-        return "it says nothing"
+            return os.read(self.output, _MAX_COMPLAINT_BYTES).decode("utf-8", "replace").strip() or "no message"
+        return "no message"
 
 
 class _Pipes:
-    """The pipes of a sandbox that starts. Every end that was not handed on is closed when the block ends."""
+    """The pipes of a starting sandbox. At the end of the block, all ends are closed that were not handed on."""
 
     def __init__(self) -> None:
         self._ends: set[int] = set()
@@ -145,11 +147,7 @@ class _Pipes:
 
 
 async def start_process(root: Root, limits: Limits, seccomp: bytes, preload: Sequence[str]) -> SandboxProcess:
-    """Return a sandbox whose interpreter is starting.
-
-    Raises:
-        SandboxUnavailable: bubblewrap cannot build it on this host.
-    """
+    """Return a sandbox whose interpreter is starting, or raise SandboxUnavailable."""
     process: SandboxProcess | None = None
     with _Pipes() as pipes:
         try:
@@ -200,35 +198,23 @@ def _users(root: Root, ready: int) -> list[str]:
 
 
 def _interpreter_settings(root: Root, limits: Limits) -> dict[str, Any]:
-    """Return the settings of the interpreter: its bounds and its user."""
-    settings = asdict(limits) | {"address_bytes": _address_bytes(limits), "is_only_user": root.unshare is not None}
+    settings = asdict(limits) | {"is_only_user": root.unshare is not None}
+    settings["address_bytes"] = limits.memory_bytes + _UNTOUCHED_BYTES
     if root.unshare is not None:
-        settings["num_processes"] = _num_processes_of_all(limits)
+        # gVisor counts a user's processes in all user namespaces: those of the service, and of a few other sandboxes.
+        # Each sandbox is also watched.
+        settings["num_processes"] = num_threads() + 4 * limits.num_processes
     return settings
 
 
 def _name_users(pid: int) -> None:
-    """Map two users into a new user namespace: root, until the file system is built, and nobody."""
+    """Map two users into a new user namespace: nobody, and root until the file system is built."""
     for kind in ("uid_map", "gid_map"):
         with open(f"/proc/{pid}/{kind}", "w") as file:
             file.write(f"0 0 1\n{NOBODY} {NOBODY} 1\n")
 
 
-def _address_bytes(limits: Limits) -> int:
-    """Return the address space of one process: the memory, and room for what is mapped and never touched."""
-    return limits.memory_bytes + 512 * 1024 * 1024
-
-
-def _num_processes_of_all(limits: Limits) -> int:
-    """Return the bound where the kernel, as gVisor, counts a user's processes over all user namespaces.
-
-    It includes those of the service, and leaves room for a few other sandboxes. Each sandbox is also watched.
-    """
-    return num_threads() + 4 * limits.num_processes
-
-
 async def _read_line(descriptor: int) -> bytes:
-    """Return the JSON that bubblewrap writes about its child."""
     info = b""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(START_TIMEOUT_S):
@@ -247,6 +233,6 @@ async def _read_line(descriptor: int) -> bytes:
 
 
 def widen(descriptor: int, num_bytes: int) -> None:
-    """Enlarge the buffer of a pipe, where the kernel lets it."""
+    """Enlarge the buffer of a pipe, if the kernel allows it."""
     with contextlib.suppress(OSError):
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, num_bytes)

@@ -40,14 +40,14 @@ ENVIRONMENT = {
 
 
 class SandboxUnavailable(Exception):
-    """No sandbox can be built on this host; says why, and what to do."""
+    """No sandbox can be built on this host; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Root:
-    """The folders of this host that every sandbox gets to see, read-only, and where.
+    """The folders of this host that every sandbox sees read-only, and where.
 
-    `unshare` is the program that makes the user and the network namespace, where bubblewrap must not make them.
+    `unshare` is the program that creates the user and the network namespace, if bubblewrap must not do so.
     """
 
     bwrap: str
@@ -56,7 +56,7 @@ class Root:
     unshare: str | None = None
 
     def arguments(self, limits: Limits) -> list[str]:
-        """Return the command line up to the program to be run: namespaces, file system, environment."""
+        """Return the command line before the program: namespaces, file system, environment."""
         arguments = [*self._namespaces(), "--die-with-parent", "--new-session"]
         arguments += ["--hostname", "sandbox", "--clearenv", "--cap-drop", "ALL"]
         for name, value in ENVIRONMENT.items():
@@ -80,7 +80,7 @@ class Root:
         return [*made_before, self.bwrap, "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
 
     def _folders(self) -> list[str]:
-        """Return the folders above everything: those that bubblewrap makes by itself are their owner's alone."""
+        """Return all parent folders; bubblewrap would create them for their owner only."""
         targets = [*(target for _, target in self.binds), "/dev/null", WORK_FOLDER]
         above = {str(folder) for target in targets for folder in Path(target).parents}
         return sorted(above - {"/"})
@@ -92,11 +92,7 @@ class Root:
 
 
 def find_root(packages: Sequence[str]) -> Root:
-    """Return what sandboxes on this host are made of; `packages` are those that code may import.
-
-    Raises:
-        SandboxUnavailable: bubblewrap or a package is missing.
-    """
+    """Return the root of this host's sandboxes; raises SandboxUnavailable if bubblewrap or a package is missing."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise SandboxUnavailable("bubblewrap is not installed (on Debian: apt-get install bubblewrap)")
@@ -119,14 +115,13 @@ def find_root(packages: Sequence[str]) -> Root:
 
 
 def _library_folders() -> list[str]:
-    """Return where the system's shared libraries are."""
     triple = sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu"
     folders = ["/lib64", f"/lib/{triple}", "/usr/lib64", f"/usr/lib/{triple}", "/usr/share/zoneinfo"]
     return [folder for folder in folders if os.path.isdir(folder)]
 
 
 def _package_paths(names: Iterable[str]) -> list[Path]:
-    """Return the files and folders of packages and of what they need, without anything else that is installed."""
+    """Return the files and folders of packages and their dependencies, and of no other package."""
     found: dict[Path, None] = {}
     seen: set[str] = set()
     waiting = list(names)

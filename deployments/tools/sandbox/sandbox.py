@@ -1,23 +1,31 @@
 """One sandbox as the service uses it: code and files go in, results come out, all bounded from this side.
 
-Whatever the code inside does, also to the interpreter in its process, appears here as data of bounded size, or as the
-end of the sandbox.
+Whatever code inside does, also to the interpreter in its process, appears here as data of bounded size, or as the end
+of the sandbox.
 """
 
 import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from deployments.tools.sandbox.census import Census, any_left, used_inodes
-from deployments.tools.sandbox.frames import GONE, PIECE_BYTES, Frames
+from deployments.tools.sandbox.frames import (
+    GONE,
+    PIECE_BYTES,
+    Frames,
+    RunResult,
+    SandboxDied,
+    SandboxRefused,
+    WorkFile,
+    is_safe_path,
+    printable,
+)
 from deployments.tools.sandbox.limits import MIB, Limits
-from deployments.tools.sandbox.process import START_TIMEOUT_S, SandboxProcess, start_process, widen
-from deployments.tools.sandbox.results import RunResult, SandboxDied, SandboxRefused, WorkFile
-from deployments.tools.sandbox.root import SCRATCH_FOLDER, WORK_FOLDER, Root, SandboxUnavailable
-from deployments.tools.sandbox.text import is_safe_path, printable
+from deployments.tools.sandbox.process import START_TIMEOUT_S, SandboxProcess
+from deployments.tools.sandbox.root import SCRATCH_FOLDER, WORK_FOLDER, SandboxUnavailable
 
 Answer = TypeVar("Answer")
 
@@ -27,7 +35,7 @@ _END_TRIES, _END_EVERY_S = 200, 0.01
 
 
 class Sandbox:
-    """An interpreter in a sandbox; one request at a time. Made by `start_sandbox`."""
+    """An interpreter in a sandbox, which `SandboxHost` creates; handles one request at a time."""
 
     def __init__(self, process: SandboxProcess, limits: Limits, census: Census) -> None:
         self._process = process
@@ -53,19 +61,15 @@ class Sandbox:
         return self._process.init_pid
 
     async def wait_ready(self) -> None:
-        """Return when the interpreter takes requests.
-
-        Raises:
-            SandboxUnavailable: it did not start.
-        """
+        """Return when the interpreter takes requests, or raise SandboxUnavailable."""
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 head, _ = await self._frames.read()
         except (TimeoutError, SandboxDied):
             self._drain()
-            said = self._output[-2000:].decode("utf-8", "replace").strip()
+            output = self._output[-2000:].decode("utf-8", "replace").strip()
             await self.close()
-            raise SandboxUnavailable(f"the interpreter did not start: {said or 'it says nothing'}") from None
+            raise SandboxUnavailable(f"the interpreter did not start: {output or 'no message'}") from None
         taken = self._census.below(self.init_pid, fresh=True)
         self._interpreter_pid, self._cpu_s_before = taken.pids[0], taken.cpu_s
         self._drain()
@@ -74,19 +78,19 @@ class Sandbox:
             self._stop("It did not start as it should.")
 
     async def run(self, code: str, timeout_s: float | None = None) -> RunResult:
-        """Run code and return its result, also if that is the end of the sandbox.
+        """Run code and return its result, even if the sandbox ends.
 
-        Cancelling this interrupts the code; where that does not help, the sandbox ends.
+        Cancelling this interrupts the code; if that does not help, the sandbox ends.
         """
         task = self._begin(self._call_alone(code, min(timeout_s or self._limits.call_s, self._limits.call_s)))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.cancel()  # Once, however often the caller is cancelled: the interruption must complete.
+            task.cancel()  # Only once, even if the caller is cancelled again: the interruption must complete.
             raise
 
     def _begin(self, work: Coroutine[Any, Any, Answer]) -> "asyncio.Task[Answer]":
-        """Return a task that goes on when its caller is cancelled: half an exchange would leave the sandbox useless."""
+        """Return a task that continues when its caller is cancelled: half an exchange would break the sandbox."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._forget)
@@ -129,7 +133,7 @@ class Sandbox:
         return self._finish(result)
 
     def _finish(self, result: RunResult) -> RunResult:
-        """Return the result with what was printed, as text that is harmless to show."""
+        """Return the result with the printed text, made harmless."""
         if self.is_running:
             self._drain()
         else:
@@ -154,7 +158,7 @@ class Sandbox:
                 raise self._stop("It answered what was not asked.")
 
     async def _interrupt(self, calling: "asyncio.Task[None]") -> None:
-        """End running code: as Ctrl-C does, then for good."""
+        """Interrupt running code as Ctrl-C does; end the sandbox if that does not help."""
         for _ in range(2):
             if calling.done() or not self.is_running:
                 break
@@ -166,7 +170,7 @@ class Sandbox:
             await asyncio.wait({calling})
 
     async def _watch(self, calling: "asyncio.Task[None]") -> None:
-        """End the sandbox when it takes more than it may; interrupt a call that floods its output."""
+        """End the sandbox when it exceeds a limit; interrupt a call that floods its output."""
         limits = self._limits
         while True:
             await asyncio.sleep(_WATCH_S)
@@ -186,7 +190,7 @@ class Sandbox:
                 return
 
     async def _end_leftovers(self) -> None:
-        """End processes that a call left running beside the interpreter."""
+        """End processes that a call has left running."""
         for _ in range(_END_TRIES):
             pids = self._census.below(self.init_pid, fresh=True).pids
             left = [pid for pid in pids if pid != self._interpreter_pid]
@@ -199,10 +203,7 @@ class Sandbox:
         self._stop("Its processes did not end.")
 
     def check_idle(self) -> None:
-        """End the sandbox if it has worked or grown since its last call: code may leave threads behind.
-
-        Called every few seconds by the holder of containers.
-        """
+        """End the sandbox if it has worked or grown since its last call: code may leave threads behind."""
         if self._asking.locked() or not self.is_running:
             return
         taken = self._census.below(self.init_pid)
@@ -212,11 +213,7 @@ class Sandbox:
             self._stop(f"It used more than {self._limits.memory_bytes // MIB} MiB of memory.")
 
     async def list_files(self) -> list[WorkFile]:
-        """Return the regular files in the work folder whose names can be displayed; links are left out.
-
-        Raises:
-            SandboxDied: it has ended.
-        """
+        """Return the regular files in the work folder with printable names, without links, or raise SandboxDied."""
         head, _ = await self._ask({"op": "list"})
         try:
             files = [WorkFile(str(path), int(size), int(changed)) for path, size, changed in head["files"]]
@@ -225,33 +222,19 @@ class Sandbox:
         return [file for file in files[: self._limits.num_files] if is_safe_path(file.path) and file.num_bytes >= 0]
 
     async def read(self, path: str, offset: int, num_bytes: int = PIECE_BYTES) -> bytes:
-        """Return a piece of a file, empty at its end.
-
-        Raises:
-            SandboxDied: it has ended.
-            SandboxRefused: there is no such file, or it is not a regular one.
-        """
+        """Return a piece of a regular file, b"" at its end, or raise SandboxDied or SandboxRefused."""
         size = min(num_bytes, PIECE_BYTES)
         _, payload = await self._ask({"op": "read", "path": _checked(path), "offset": offset, "size": size})
         return payload[:size]
 
     async def write(self, path: str, offset: int, piece: bytes) -> None:
-        """Write a piece of a file; one at 0 makes it anew.
-
-        Raises:
-            SandboxDied: it has ended.
-            SandboxRefused: it does not fit, or the path leads elsewhere.
-        """
+        """Write a piece of a file, a new one at offset 0, or raise SandboxDied or SandboxRefused."""
         head, _ = await self._ask({"op": "write", "path": _checked(path), "offset": offset}, piece)
         if head.get("written") != len(piece):
             raise SandboxRefused("There is no room left in the container.")
 
     async def remove(self, path: str) -> None:
-        """Delete a file; nothing happens where there is none.
-
-        Raises:
-            SandboxDied: it has ended.
-        """
+        """Delete a file if there is one, or raise SandboxDied."""
         with contextlib.suppress(SandboxRefused):
             await self._ask({"op": "remove", "path": _checked(path)})
 
@@ -285,7 +268,7 @@ class Sandbox:
             raise self._stop(died.reason) from None
 
     def _drain(self) -> None:
-        """Read the output so far; output beyond the bound is only counted."""
+        """Read the output so far; output beyond the limit is only counted."""
         for _ in range(16):
             if self._process.output < 0:
                 return
@@ -302,42 +285,22 @@ class Sandbox:
             self._output += piece[: max(0, self._limits.output_bytes - len(self._output))]
 
     def _stop(self, reason: str) -> SandboxDied:
-        """End the sandbox; return the error that says so."""
+        """End the sandbox; return the error for it."""
         self._reason = self._reason or reason
         self._process.kill()
         return SandboxDied(self._reason)
 
     async def close(self) -> None:
-        """End the sandbox; its content, which was only in memory, is gone when this returns."""
+        """End the sandbox; its content is only in memory, and gone when this returns."""
         self._reason = self._reason or GONE
         pids = {self._interpreter_pid, *self._census.below(self.init_pid, fresh=True).pids} if self.init_pid else set()
         await self._process.end()
-        for _ in range(_END_TRIES):  # Linux has ended them all by now; gVisor may still be about it.
+        for _ in range(_END_TRIES):  # Linux has ended them all by now; gVisor may need longer.
             if not any_left(pids - {0}):
                 break
             await asyncio.sleep(_END_EVERY_S)
         async with self._asking:  # Requests that still wait for an answer fail first.
             self._process.release()
-
-
-async def start_sandbox(
-    root: Root, limits: Limits, seccomp: bytes, census: Census, preload: Sequence[str] = ()
-) -> Sandbox:
-    """Return a sandbox that takes requests; `preload` are the modules that it has imported by then.
-
-    Raises:
-        SandboxUnavailable: it cannot be built on this host.
-    """
-    process = await start_process(root, limits, seccomp, preload)
-    widen(process.output, PIECE_BYTES)
-    widen(process.answers, PIECE_BYTES)
-    sandbox = Sandbox(process, limits, census)
-    try:
-        await sandbox.wait_ready()
-    except BaseException:
-        await sandbox.close()
-        raise
-    return sandbox
 
 
 def _checked(path: str) -> str:

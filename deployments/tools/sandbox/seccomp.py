@@ -1,8 +1,8 @@
-"""The system calls that code in a sandbox may not make, as a program for the kernel's filter (seccomp-bpf).
+"""The system calls that code in a sandbox may not use, as a program for the kernel's filter (seccomp-bpf).
 
-What reaches beyond a process's own memory and files is refused with EPERM: other processes, mounts, namespaces,
-kernel modules, keys, clocks, and what has been a way into the kernel. So are things that take memory which no bound
-counts (System V memory, memfd). Sockets exist only within the sandbox. Calls newer than this list do not exist there.
+Calls that reach beyond a process's own memory and files fail with EPERM: other processes, mounts, namespaces, kernel
+modules, keys, clocks, and past ways into the kernel. So do calls that take memory outside every limit (System V memory,
+memfd). Sockets exist only within the sandbox. Calls newer than this list do not exist there.
 """
 
 import errno
@@ -50,11 +50,7 @@ class UnsupportedMachine(Exception):
 
 
 def build_filter(machine: str | None = None) -> bytes:
-    """Return the program, as the kernel and bubblewrap read it.
-
-    Raises:
-        UnsupportedMachine: the processor is not an x86-64 one.
-    """
+    """Return the program for the kernel and bubblewrap; raises UnsupportedMachine unless the processor is x86-64."""
     machine = machine or platform.machine()
     if machine != "x86_64":
         raise UnsupportedMachine(f"sandboxes need an x86-64 processor, and this is {machine}")
@@ -70,7 +66,7 @@ def build_filter(machine: str | None = None) -> bytes:
     ]
     for number in REFUSED.values():
         program += [_jump(_JUMP_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
-    # Its flags lie in memory, where a filter cannot look; the C library then uses clone.
+    # Its flags are in memory, which a filter cannot read; the C library then uses clone.
     program += [_jump(_JUMP_EQUAL, _CLONE3, 0, 1), _refuse(errno.ENOSYS)]
     program += _when(_CLONE, _FIRST_ARGUMENT_AT, [_jump(_JUMP_ANY, _NEW_NAMESPACES, 0, 1), _refuse(errno.EPERM)])
     for number in (_SOCKET, _SOCKETPAIR):
@@ -81,14 +77,14 @@ def build_filter(machine: str | None = None) -> bytes:
         program += _when(_IOCTL, _SECOND_ARGUMENT_AT, asked)
     for number, mode_at in ((_MKNOD, _SECOND_ARGUMENT_AT), (_MKNODAT, _THIRD_ARGUMENT_AT)):
         program += _when(number, mode_at, [_jump(_JUMP_ANY, _DEVICE, 0, 1), _refuse(errno.EPERM)])
-    # A number below zero is a better place in the queue than others have.
+    # A negative number is a higher priority than others have.
     program += _when(_SETPRIORITY, _THIRD_ARGUMENT_AT, [_jump(_JUMP_GREATER, 0x7FFFFFFF, 0, 1), _refuse(errno.EPERM)])
     program.append(_statement(_RETURN, _ALLOW))
     return b"".join(program)
 
 
 def _when(number: int, argument_at: int, then: list[bytes]) -> list[bytes]:
-    """Return statements that look at an argument of one call; the call's number is loaded before and after."""
+    """Return statements that check an argument of one call; the call's number is loaded before and after."""
     body = [_statement(_LOAD, argument_at), *then, _statement(_LOAD, _NUMBER_AT)]
     return [_jump(_JUMP_EQUAL, number, 0, len(body)), *body]
 

@@ -4,8 +4,8 @@ A row is a passage of a chunk. Its text is sealed (`sealed_text`, in the first p
 Its vector is neither, as vectors must be compared: with the embedding model, it reveals roughly what the passage is
 about. This module has no keys.
 
-Rows carry the run that wrote them. The database knows which runs count: rows of other runs are skipped in searches, and
-removed when the table is tidied.
+Rows carry the run that wrote them. The database knows which runs count: searches skip rows of other runs, and tidying
+removes them.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -27,7 +27,7 @@ from deployments.tools.search_index.rows import (
 )
 
 PRUNE_AFTER_S = 60.0
-"""How long replaced data stays readable, for searches that have begun on it."""
+"""How long replaced data stays readable, for searches that have started on it."""
 
 _FOLDER = "vector_stores"
 _MAX_OPEN = 256
@@ -42,7 +42,7 @@ class IndexUnavailable(Exception):
 
 @dataclass(slots=True)
 class _OpenTable:
-    """An open table, and the store's revision for which it was last refreshed."""
+    """An open table, and the store's revision at its last refresh."""
 
     table: Any
     revision: int
@@ -89,9 +89,9 @@ class SearchIndex:
         file_ids: Collection[str] | None = None,
         without_runs: Collection[str] = (),
     ) -> list[tuple[ChunkKey, float]]:
-        """Return passages whose vectors are nearest, each by its chunk and with its cosine; chunks may come again.
+        """Return the nearest passages, each by its chunk and with its cosine; a chunk may come several times.
 
-        `file_ids` are the files that are looked into, None for all; what `without_runs` have written is passed over.
+        Searches the files in `file_ids`, or all if None; skips rows of `without_runs`.
         """
 
         async def ask(table: Any) -> Any:
@@ -110,7 +110,7 @@ class SearchIndex:
         file_ids: Collection[str] | None = None,
         without_runs: Collection[str] = (),
     ) -> list[tuple[ChunkKey, float]]:
-        """Return the chunks that hold some of the coded words, with their BM25 scores; arguments as for `nearest`."""
+        """Return the chunks with some of the coded words, with their BM25 scores; arguments as for `nearest`."""
 
         async def ask(table: Any) -> Any:
             query = table.query().nearest_to_text(terms, columns=["terms"])
@@ -120,7 +120,7 @@ class SearchIndex:
         return [(key_of(row), row["_score"]) for row in rows]
 
     async def read_texts(self, store_id: str, revision: int, keys: Collection[ChunkKey]) -> dict[ChunkKey, bytes]:
-        """Return the sealed texts of chunks, those that are there."""
+        """Return the sealed texts of the chunks that exist."""
         if not keys:
             return {}
 
@@ -138,11 +138,11 @@ class SearchIndex:
             return await query.select(["chunk", "sealed_text"]).to_arrow()
 
         rows = await self._read(store_id, revision, ask)
-        texts = {row["chunk"]: row["sealed_text"] for row in rows}  # Two that copy at once write each row twice.
+        texts = {row["chunk"]: row["sealed_text"] for row in rows}  # Two copies at once write each row twice.
         return [texts[chunk] for chunk in sorted(texts)]
 
     async def written(self, store_id: str) -> set[tuple[str, str]]:
-        """Return the ids of runs with those of the files that they have written."""
+        """Return pairs of a run id and the id of a file that the run has written."""
 
         async def ask(table: Any) -> Any:
             return await table.query().where("passage = 0").select(["run_id", "file_id"]).to_arrow()
@@ -175,7 +175,7 @@ class SearchIndex:
             await connection.drop_table(store_id, ignore_missing=True)
 
     async def _ensure_terms(self, table: Any) -> None:
-        """Make the full-text index, unless it is there: of codes, which are words already."""
+        """Create the full-text index of codes, unless it exists."""
         from lancedb.index import FTS
 
         if any(index.columns == ["terms"] for index in await table.list_indices()):
@@ -191,10 +191,7 @@ class SearchIndex:
         await table.create_index("terms", config=config)
 
     async def _ensure_ann(self, table: Any) -> None:
-        """Make an index of the vectors where there are so many that comparing all of them takes long.
-
-        It finds what comparing all would find, but for one or two in a hundred.
-        """
+        """Create an index of the vectors, if there are too many to compare them all; it misses 1 or 2 % of results."""
         from lancedb.index import IvfFlat
 
         num_rows = await table.count_rows()
@@ -212,7 +209,7 @@ class SearchIndex:
         return await query.select(["run_id", "file_id", "chunk", *columns]).limit(limit).to_arrow()
 
     async def _read(self, store_id: str, revision: int, ask: Any) -> list[dict[str, Any]]:
-        """Return the rows that `ask` finds; where a table was tidied meanwhile, of the table as it is now."""
+        """Return the rows that `ask` finds; asks again if the table was tidied meanwhile."""
         for is_last in (False, True):
             opened = self._open.get(store_id)
             try:
@@ -238,7 +235,7 @@ class SearchIndex:
         return opened
 
     async def _find(self, store_id: str) -> Any:
-        """Return the newest version of a store's table, None where there is none."""
+        """Return the newest version of a store's table; None if there is no table."""
         connection = await self._connect()
         try:
             return await connection.open_table(store_id)
@@ -258,7 +255,7 @@ class SearchIndex:
 
 @asynccontextmanager
 async def _translated() -> AsyncIterator[None]:
-    """Context manager that translates LanceDB's errors and drops their text, which holds paths."""
+    """Context manager that translates LanceDB's errors, and drops their text, which holds paths."""
     try:
         yield
     except (RuntimeError, OSError, ValueError) as error:
@@ -266,7 +263,7 @@ async def _translated() -> AsyncIterator[None]:
 
 
 def _lance_place(place: ResolvedObjectStore) -> tuple[str, dict[str, str]]:
-    """Return LanceDB's URI and options for an object store as obstore is configured."""
+    """Return LanceDB's URI and options for an object store, from those of obstore."""
     uri = f"{place.url.rstrip('/')}/{_FOLDER}"
     if uri.startswith("file://"):
         return uri, {}
@@ -279,7 +276,7 @@ def _lance_place(place: ResolvedObjectStore) -> tuple[str, dict[str, str]]:
 
 
 async def _remove(table: Any, condition: str) -> None:
-    """Remove rows, and write those anew that lie in the same files.
+    """Remove rows, and rewrite other rows in the same files.
 
     Deleting only marks rows, and compaction skips files with at most a tenth of marked rows: vectors of deleted
     documents would stay for ever. A file without other rows is removed. The rows are deleted last, so that a second

@@ -1,7 +1,7 @@
 """The indexes of two object stores, such as the buckets of two regions.
 
-A region indexes files in its near object store; the entries are copied to the far one when the store is tidied. Until
-then a search reads them where they are.
+A region indexes files in its near object store; tidying copies the entries to the far one. Until then a search reads
+them where they are.
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ _FILES_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class IndexPair:
-    """The index in the near object store, and the far one where there is one; each with its object store's name."""
+    """The index in the near object store, and the index in the far one if there is one, with the stores' names."""
 
     near: SearchIndex
     far: SearchIndex | None = None
@@ -31,19 +31,15 @@ class IndexPair:
         return self.far if self.far is not None and name == self.far_name else self.near
 
     def beside(self, name: str) -> str | None:
-        """Return the name of the other object store; None where there is one."""
+        """Return the name of the other object store; None if there is only one."""
         return self.near_name if self.far is not None and name == self.far_name else self.far_name
 
     def with_entries(self, lacking: str | None) -> SearchIndex:
-        """Return the nearest index that has the entries of a file, which the index of `lacking` lacks."""
+        """Return the nearest index with the entries of a file; the index of `lacking` does not have them."""
         return self.far if self.far is not None and lacking == self.near_name else self.near
 
     async def copy(self, store_id: str, files: Collection[tuple[str, str]], lacking: str) -> None:
-        """Copy the entries of files, given as pairs of run id and file id, to the index of `lacking`.
-
-        Raises:
-            IndexUnavailable: one of the indexes cannot be read or written.
-        """
+        """Copy the entries of files, given as pairs of run id and file id, to the index of `lacking`."""
         if self.far is None or not files:
             return
         source, target = (self.near, self.far) if lacking == self.far_name else (self.far, self.near)

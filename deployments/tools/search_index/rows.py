@@ -12,7 +12,7 @@ Vectors = npt.NDArray[np.float32]
 
 
 class ChunkKey(NamedTuple):
-    """A chunk of a file, as a run has written it."""
+    """A chunk of a file, written by a run."""
 
     run_id: str
     file_id: str
@@ -21,7 +21,7 @@ class ChunkKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkRows:
-    """A chunk to be added: its text, sealed; the codes of its words; a vector for each of its passages."""
+    """A new chunk: its sealed text, the codes of its words, and a vector for each passage."""
 
     key: ChunkKey
     sealed_text: bytes
@@ -47,10 +47,7 @@ def chunks_condition(keys: Collection[ChunkKey]) -> str:
 
 
 def searched_condition(file_ids: Collection[str] | None, without_runs: Collection[str]) -> str | None:
-    """Return the condition for the rows of these files, None for all, that none of these runs has written.
-
-    None where those are all rows.
-    """
+    """Return the condition for rows of some files (None: all) that other runs have written; None for all rows."""
     of_files = [] if file_ids is None else [f"file_id IN ({quoted(file_ids)})"]
     of_others = [f"run_id NOT IN ({quoted(without_runs)})"] if without_runs else []
     return " AND ".join(of_files + of_others) or None
@@ -70,19 +67,16 @@ def to_arrow(chunks: Sequence[ChunkRows]) -> Any:
     """Return chunks as an Arrow table: a row for each passage, with the text and the terms in the first."""
     import pyarrow as pa
 
-    keys = [(chunk.key, passage) for chunk in chunks for passage in range(len(chunk.vectors))]
+    passages = [(chunk, number) for chunk in chunks for number in range(len(chunk.vectors))]
     vectors = np.concatenate([chunk.vectors for chunk in chunks]).astype(np.float32, copy=False)
-    firsts = [(chunk, passage == 0) for chunk in chunks for passage in range(len(chunk.vectors))]
     return pa.table(
         {
-            "run_id": pa.array([key.run_id for key, _ in keys], pa.string()),
-            "file_id": pa.array([key.file_id for key, _ in keys], pa.string()),
-            "chunk": pa.array([key.number for key, _ in keys], pa.int32()),
-            "passage": pa.array([passage for _, passage in keys], pa.int32()),
+            "run_id": pa.array([chunk.key.run_id for chunk, _ in passages], pa.string()),
+            "file_id": pa.array([chunk.key.file_id for chunk, _ in passages], pa.string()),
+            "chunk": pa.array([chunk.key.number for chunk, _ in passages], pa.int32()),
+            "passage": pa.array([number for _, number in passages], pa.int32()),
             "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
-            "terms": pa.array([chunk.terms if is_first else "" for chunk, is_first in firsts], pa.string()),
-            "sealed_text": pa.array(
-                [chunk.sealed_text if is_first else None for chunk, is_first in firsts], pa.binary()
-            ),
+            "terms": pa.array(["" if number else chunk.terms for chunk, number in passages], pa.string()),
+            "sealed_text": pa.array([None if number else chunk.sealed_text for chunk, number in passages], pa.binary()),
         }
     )

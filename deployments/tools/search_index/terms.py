@@ -1,7 +1,7 @@
-"""The words of a text as the index keeps them: each a code that only the store's key makes, so that none can be read.
+"""The words of a text as the index keeps them: as codes that only the store's key creates, so that none can be read.
 
-The full-text index counts and compares codes instead of words. The index alone reveals how often codes occur and which
-occur together, but no word.
+The full-text index counts and compares codes instead of words. It reveals how often codes occur, and which occur
+together, but no word.
 """
 
 import base64
@@ -16,9 +16,9 @@ _CODE_BYTES = 6
 
 
 def words_of(text: str) -> Iterator[str]:
-    """Yield the words of a text as a search compares them: in small letters, plurals in English as singulars.
+    """Yield the words of a text as a search compares them: in lower case, English plurals as singulars.
 
-    What is written without spaces comes letter by letter.
+    Scripts without spaces come letter by letter.
     """
     for found in _WORD.finditer(unicodedata.normalize("NFKC", text).casefold()):
         word = found[0]
@@ -45,7 +45,7 @@ _QUESTION_WORDS = (
     "which while who whom whose why will with would you your"
 )
 _OF_QUESTIONS = frozenset(words_of(_QUESTION_WORDS))
-"""Words that say how a question is asked and not about what: in documents that ask little, they would count much."""
+"""Words that only form a question: documents rarely contain them, so they would weigh too much."""
 
 
 class TermCoder:
@@ -56,11 +56,11 @@ class TermCoder:
         self._known: dict[str, str] = {}
 
     def code(self, text: str) -> str:
-        """Return the codes of a text's words, in their order and as often as they come, with spaces between them."""
+        """Return the codes of all words of a text, in order, with spaces between them."""
         return " ".join(self._codes(words_of(text)))
 
     def code_query(self, text: str) -> str:
-        """Return the codes of a query's words, each once, without those that only make a question of it."""
+        """Return the codes of a query's words, each once, without the words that only form a question."""
         words = list(dict.fromkeys(words_of(text)))
         telling = [word for word in words if word not in _OF_QUESTIONS]
         return " ".join(self._codes(telling or words))

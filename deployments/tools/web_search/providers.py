@@ -1,18 +1,24 @@
 """The services that search the web, behind one protocol: SearXNG, Brave and Tavily.
 
-Each search is one request over the guarded client, as the service documents it. Results are text that callers must
-treat as untrusted.
+Each search is one request over the guarded client, as the service documents it. Callers must not trust the results.
 """
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlsplit
 
+import httpx2
 import orjson
 
+from deployments.config import follow
+from deployments.tools.config import BraveConfig, SearXNGConfig, TavilyConfig, ToolsConfig
 from deployments.tools.outbound.errors import OutboundError
-from deployments.tools.outbound.fetching import Fetcher, Page
+from deployments.tools.outbound.fetching import FetchBounds, Fetcher, Page
 
+_API_KEY = "tools.web_search.provider.api_key"
+_SEARCH_BOUNDS = FetchBounds(max_s=15.0)
 _MAX_TITLE_CHARS = 300
 _MAX_URL_CHARS = 2048
 # https://api-dashboard.search.brave.com/documentation: what `country` may be.
@@ -24,7 +30,7 @@ _TAVILY_MAX_RESULTS = 20
 
 
 class SearchFailed(Exception):
-    """A search failed; `message` is for the model to read, and names no secret."""
+    """A search failed; `message` is for the model, and names no secret."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -33,7 +39,7 @@ class SearchFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """About where a user is; each part as far as it is known."""
+    """Roughly where a user is; unknown parts are None."""
 
     country: str | None = None
     region: str | None = None
@@ -43,7 +49,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A query. Results are of `domains` and their subdomains, if any are named."""
+    """A query, limited to `domains` and their subdomains if any are given."""
 
     query: str
     max_results: int
@@ -53,45 +59,28 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A page that was found: its address, its title, and the service's description."""
+    """A result: the page's address, its title, and the service's description."""
 
     url: str
     title: str
     text: str
 
 
-class SearchProvider(Protocol):
-    """A service that searches the web."""
-
-    async def search(self, search: Search) -> list[Result]:
-        """Return what was found, the best first.
-
-        Raises:
-            SearchFailed: there was no answer, or not the documented one.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Close every connection."""
-        ...
-
-
-class _HttpProvider:
-    """A search service over the guarded client."""
+class SearchProvider:
+    """A service that searches the web, over the guarded client."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
+
+    async def search(self, search: Search) -> list[Result]:
+        """Return the results, best first; raises SearchFailed unless the service answers as documented."""
+        raise NotImplementedError
 
     async def aclose(self) -> None:
         """Close every connection."""
         await self._fetcher.aclose()
 
     async def _ask(self, method: str, url: str, **request: Any) -> Any:
-        """Return what the service answers.
-
-        Raises:
-            SearchFailed: there was no answer, or not the documented one.
-        """
         try:
             page = await self._fetcher.ask(method, url, **request)
         except OutboundError as error:
@@ -99,8 +88,8 @@ class _HttpProvider:
         return _parse(page)
 
 
-class SearXNG(_HttpProvider):
-    """A SearXNG of the operator's own (https://docs.searxng.org/dev/search_api.html), its JSON format switched on."""
+class SearXNG(SearchProvider):
+    """The operator's SearXNG (https://docs.searxng.org/dev/search_api.html), with its JSON format switched on."""
 
     def __init__(self, fetcher: Fetcher, url: str, engines: tuple[str, ...] = (), language: str | None = None) -> None:
         super().__init__(fetcher)
@@ -112,13 +101,13 @@ class SearXNG(_HttpProvider):
             self._fixed["language"] = language
 
     async def search(self, search: Search) -> list[Result]:
-        """Return what was found; SearXNG itself says how many results there are."""
+        """Return the results; SearXNG itself decides how many."""
         params = {"q": _with_sites(search), **self._fixed}
         answer = await self._ask("GET", self._url, headers={"accept": "application/json"}, params=params)
         return _results(_member(answer, "results"), search, "content")
 
 
-class Brave(_HttpProvider):
+class Brave(SearchProvider):
     """The Brave Search API (https://api-dashboard.search.brave.com/documentation)."""
 
     def __init__(self, fetcher: Fetcher, url: str, api_key: str) -> None:
@@ -127,7 +116,7 @@ class Brave(_HttpProvider):
         self._api_key = api_key
 
     async def search(self, search: Search) -> list[Result]:
-        """Return what was found; a query that is too long for Brave is cut off."""
+        """Return the results; a query that is too long for Brave is cut off."""
         words = _with_sites(search).split()[:_BRAVE_MAX_WORDS]
         params = {
             "q": " ".join(words)[:_BRAVE_MAX_CHARS],
@@ -151,7 +140,7 @@ class Brave(_HttpProvider):
         return _results(_member(_member(answer, "web", {}), "results"), search, "description")
 
 
-class Tavily(_HttpProvider):
+class Tavily(SearchProvider):
     """The Tavily Search API (https://docs.tavily.com/documentation/api-reference/endpoint/search)."""
 
     def __init__(self, fetcher: Fetcher, url: str, api_key: str) -> None:
@@ -160,7 +149,7 @@ class Tavily(_HttpProvider):
         self._api_key = api_key
 
     async def search(self, search: Search) -> list[Result]:
-        """Return what was found."""
+        """Return the results."""
         body: dict[str, Any] = {
             "query": search.query,
             "max_results": min(search.max_results, _TAVILY_MAX_RESULTS),
@@ -187,7 +176,7 @@ def _member(answer: Any, name: str, default: Any = ()) -> Any:
 
 
 def _with_sites(search: Search) -> str:
-    """Return a query that asks for pages of the domains; engines that do not know this find too much, or nothing."""
+    """Return a query for pages of the domains; engines without this syntax find too much, or nothing."""
     if not search.domains:
         return search.query
     sites = " OR ".join(f"site:{domain}" for domain in search.domains)
@@ -195,7 +184,7 @@ def _with_sites(search: Search) -> str:
 
 
 def _results(answer: Any, search: Search, text: str) -> list[Result]:
-    """Return the results that are as they should be, each page once; `text` is the field that describes one."""
+    """Return the valid results, each page once; `text` is the field with the description."""
     found: dict[str, Result] = {}
     for one in answer if isinstance(answer, list) else ():
         if not isinstance(one, dict) or not isinstance(one.get("url"), str):
@@ -212,7 +201,7 @@ def _line(text: Any) -> str:
 
 
 def is_within(url: str, domains: tuple[str, ...]) -> bool:
-    """Return whether a URL belongs to one of the domains or their subdomains; true if none are named."""
+    """Return whether a URL belongs to one of the domains or their subdomains; true without domains."""
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").rstrip(".")
@@ -221,3 +210,20 @@ def is_within(url: str, domains: tuple[str, ...]) -> bool:
     if parts.scheme not in ("http", "https") or not host:
         return False
     return not domains or any(host == domain or host.endswith(f".{domain}") for domain in domains)
+
+
+def create_provider(config: ToolsConfig, environ: Mapping[str, str] | None = None) -> SearchProvider:
+    """Return the search service, on whatever host the operator names; raises ConfigError if its API key is missing."""
+    assert config.web_search is not None
+    environ = os.environ if environ is None else environ
+    provider = config.web_search.provider
+    rules = config.outbound.rules
+    rules = replace(rules, allowed_hosts=rules.allowed_hosts | {httpx2.URL(provider.url).host.lower().rstrip(".")})
+    fetcher = Fetcher(rules, _SEARCH_BOUNDS)
+    match provider:
+        case SearXNGConfig():
+            return SearXNG(fetcher, provider.url, provider.engines, provider.language)
+        case BraveConfig():
+            return Brave(fetcher, provider.url, follow(provider.api_key, environ, _API_KEY))
+        case TavilyConfig():
+            return Tavily(fetcher, provider.url, follow(provider.api_key, environ, _API_KEY))

@@ -1,4 +1,4 @@
-"""Returns web pages as text: fetches them through the guard, and reads HTML in bounded processes."""
+"""Returns web pages as text: fetches them through the guarded transport, and reads HTML in bounded processes."""
 
 import asyncio
 import codecs
@@ -8,16 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from deployments.bounded_process import Bounds, ProcessFailed, run
-from deployments.tools.outbound.fetching import Fetcher, Page
+from deployments.tools.config import ToolsConfig
+from deployments.tools.outbound.fetching import FetchBounds, Fetcher, Page
 from deployments.tools.web_search.providers import is_within
 
 _PROCESS = "deployments.tools.web_search.reader_process"
+_PAGE_BOUNDS = FetchBounds(max_s=20.0, max_bytes=5 * 1024 * 1024, max_redirects=5)
 _BOUNDS = Bounds(cpu_s=3, wall_s=15.0, memory_bytes=1024 * 1024 * 1024, output_bytes=64 * 1024 * 1024)
 _MAX_CHARS = 1_000_000
 _TITLE_CHARS = 300
 _HTML = frozenset({"text/html", "application/xhtml+xml", ""})
 _TEXT = re.compile(r"text/.*|application/(?:.*\+)?(?:json|xml|yaml|javascript|x-ndjson)")
-# Encodings of the web. Python knows others, such as punycode, that hostile pages can slow down without bound.
+# Encodings of the web. Hostile pages could make others, such as punycode, take for ever.
 _SAFE_ENCODINGS = re.compile(
     r"utf-(?:8|16|32)(?:-[bl]e|-sig)?|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|mac-\w+|gb\w+|hz|big5\w*|euc_\w+|"
     r"shift_jis\w*|iso2022_\w+|johab|tis-620"
@@ -26,7 +28,7 @@ _CHARSET = re.compile(r"charset=\"?([\w.:-]{1,40})", re.IGNORECASE)
 
 
 class PageUnreadable(Exception):
-    """A page that cannot be read; `message` says why, for the model to read."""
+    """A page cannot be read; `message` has the reason, for the model."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -50,11 +52,11 @@ class PageReader:
         self._threads = ThreadPoolExecutor(num_at_once, thread_name_prefix="page_reader")
 
     async def read(self, url: str, domains: tuple[str, ...] = ()) -> PageText:
-        """Return the text of the page at an address; of one of the domains, where any are named.
+        """Return the text of the page at an address, which must belong to one of the domains if any are given.
 
         Raises:
-            OutboundError: it may not be fetched, or could not be.
-            PageUnreadable: it is not there, leads elsewhere, or is no text.
+            OutboundError: it may not or cannot be fetched.
+            PageUnreadable: it does not exist, is on another domain, or is no text.
         """
         page = await self._fetcher.fetch(url)
         if not page.is_success:
@@ -70,7 +72,7 @@ class PageReader:
         return PageText(page.url, page.url, _decode(page)[:_MAX_CHARS])
 
     async def aclose(self) -> None:
-        """Close every connection, and start no more processes; those that run end within their limits."""
+        """Close every connection, and start no more processes; running ones end within their limits."""
         await self._fetcher.aclose()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -95,3 +97,8 @@ def _read_html(page: Page) -> PageText:
     except (ProcessFailed, ValueError, OSError) as error:
         raise PageUnreadable("The page could not be read: it is broken, or too much.") from error
     return PageText(page.url, read["title"][:_TITLE_CHARS] or page.url, read["text"])
+
+
+def create_reader(config: ToolsConfig) -> PageReader:
+    """Return the reader of web pages."""
+    return PageReader(Fetcher(config.outbound.rules, _PAGE_BOUNDS))

@@ -1,6 +1,6 @@
-"""Makes text of one HTML page; `reader` runs it in a bounded process.
+"""Extracts the text of one HTML page; `reader` runs it in a bounded process.
 
-Pages are hostile, and the parser is written in C++: what a page does to it ends with the process. In: a line of JSON
+Pages are hostile, and the parser is written in C++: harm that a page does ends with the process. In: a line of JSON
 with the page's address and its encoding, then the page. Out: JSON with its title and its text.
 """
 
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def read_html(content: bytes, url: str, encoding: str | None) -> tuple[str, str]:
-    """Return a page's title and its text, with the address that each link leads to behind it."""
+    """Return a page's title and its text; each link is followed by its address."""
     from resiliparse.extract.html2text import extract_plain_text
     from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
     from resiliparse.parse.html import HTMLTree
@@ -37,15 +37,15 @@ def read_html(content: bytes, url: str, encoding: str | None) -> tuple[str, str]
         if node.tag == "a":
             num_links += 1
             leads = _absolute(url, node.getattr("href") or "") if num_links <= _MAX_LINKS else ""
-            node["href"] = leads or _NOWHERE  # Without one, empty brackets would stand in the text.
+            node["href"] = leads or _NOWHERE  # Without an address, the text would have empty brackets.
     text = extract_plain_text(tree, main_content=True, links=True)
-    if len(text) < _MIN_CHARS:  # The heuristics of main content may leave out what is all there is.
+    if len(text) < _MIN_CHARS:  # The heuristics of main content may leave out everything.
         text = extract_plain_text(tree, main_content=False, links=True)
     return (tree.title or "").strip(), text.replace(f" ({_NOWHERE})", "").strip()
 
 
 def _nodes(root: Any) -> Iterator[Any]:
-    """Yield a tree's nodes. The library's own collections look each element up from the start, and take for ever."""
+    """Yield a tree's nodes; the library's own collections look up each node from the start, which takes for ever."""
     node, depth = root, 0
     while node is not None:
         yield node

@@ -22,8 +22,8 @@ from deployments.tools.code_interpreter.messages import (
     Place,
 )
 from deployments.tools.config import CodeInterpreterConfig
+from deployments.tools.sandbox.frames import is_safe_path
 from deployments.tools.sandbox.root import WORK_FOLDER
-from deployments.tools.sandbox.text import is_safe_path
 from serve_app.errors.api import BadRequest, BodyTooLarge, NotFound, shorten
 from serve_app.errors.capacity import STORED_FILES_AWAY, QuotaExceeded, StoresAway, Unavailable
 

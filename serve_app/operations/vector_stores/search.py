@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 from deployments.state.encryption.sealing import SealBroken
 from deployments.state.identity.principal import Principal
 from deployments.state.vector_stores.rows import StoredStore, StoredStoreFile
-from deployments.tools.search_index.filters import Condition, condition_of
 from deployments.tools.search_index.index import IndexUnavailable
 from deployments.tools.search_index.pair import IndexPair
-from deployments.tools.search_index.ranking import fuse
+from deployments.tools.search_index.ranking import Condition, condition_of, fuse
 from deployments.tools.search_index.rows import ChunkKey, Vectors
 from deployments.tools.search_index.terms import TermCoder
 from serve_app.errors.capacity import Unavailable

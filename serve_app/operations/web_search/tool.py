@@ -15,9 +15,15 @@ import orjson
 from deployments.operations import Operation
 from deployments.tools.config import WebSearchConfig
 from deployments.tools.outbound.errors import OutboundError
-from deployments.tools.web_search.providers import Location, Search, SearchFailed, SearchProvider, is_within
-from deployments.tools.web_search.reader import PageReader, PageText, PageUnreadable
-from deployments.tools.web_search.setup import create_provider, create_reader
+from deployments.tools.web_search.providers import (
+    Location,
+    Search,
+    SearchFailed,
+    SearchProvider,
+    create_provider,
+    is_within,
+)
+from deployments.tools.web_search.reader import PageReader, PageText, PageUnreadable, create_reader
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.tools.contract import CitingTool, SendEvent, ToolAnswer, ToolContext, ToolResources
 from serve_app.operations.web_search.citations import cite, same, texts_of, titles_of

@@ -12,16 +12,16 @@ import pytest
 
 from deployments.tools.code_interpreter import replica as replica_module
 from deployments.tools.code_interpreter.client import RemoteHosts
-from deployments.tools.code_interpreter.holder import Holder
+from deployments.tools.code_interpreter.containers import Containers
 from deployments.tools.code_interpreter.messages import (
     ContainerFileMissing,
     ContainerGone,
     ContainerRefused,
     InterpreterAway,
 )
-from deployments.tools.code_interpreter.pool import WarmPool
 from deployments.tools.code_interpreter.replica import CodeInterpreterReplica
 from deployments.tools.config import CodeInterpreterConfig
+from deployments.tools.sandbox.host import WarmPool
 from deployments.tools.sandbox.root import SandboxUnavailable
 from tests.twins.interpreter import run_interpreter, sandbox_host
 from tests.waiting import eventually
@@ -48,20 +48,20 @@ async def read(hosts, place, file_id):
 
 
 async def test_a_container_whose_maker_is_cancelled_is_ended(interpreter, monkeypatch):
-    hosts, holder = interpreter.hosts, interpreter.replicas[0].holder
+    hosts, containers = interpreter.hosts, interpreter.replicas[0].containers
     ask = hosts._ask
 
-    async def ask_and_hear_nothing(place, header, body=b""):
-        answer = await ask(place, header, body)
-        if header["operation"] == "create":
+    async def ask_and_hear_nothing(place, operation, *arguments, **fields):
+        answer = await ask(place, operation, *arguments, **fields)
+        if operation == "create":
             await asyncio.Event().wait()
         return answer
 
     monkeypatch.setattr(hosts, "_ask", ask_and_hear_nothing)
     making = asyncio.create_task(hosts.create("cntr_1", 60))
-    await eventually(lambda: holder.num_containers == 1 and not holder._num_coming)
+    await eventually(lambda: containers.num_containers == 1 and not containers._num_coming)
     making.cancel()
-    await eventually(lambda: holder.num_containers == 0)
+    await eventually(lambda: containers.num_containers == 0)
     assert making.cancelled()
 
 
@@ -170,7 +170,7 @@ async def test_code_that_kills_its_container_is_told_and_the_container_gone(cont
 async def test_a_caller_that_leaves_interrupts_its_code(container, interpreter):
     hosts, place = container
     calling = asyncio.create_task(hosts.run(place, "cntr_1", "x = 0\nwhile True: x += 1"))
-    held = interpreter.replicas[0].holder._held["cntr_1"]
+    held = interpreter.replicas[0].containers._held["cntr_1"]
     await eventually(lambda: held.num_running)
     calling.cancel()
     await asyncio.wait([calling])
@@ -181,37 +181,37 @@ async def test_a_caller_that_leaves_interrupts_its_code(container, interpreter):
 
 async def test_idle_containers_end(interpreter):
     now = [0.0]
-    holder = interpreter.replicas[0].holder
-    holder._clock = lambda: now[0]
+    containers = interpreter.replicas[0].containers
+    containers._clock = lambda: now[0]
     place = await interpreter.hosts.create("cntr_1", 60)
     now[0] = 59.0
     await interpreter.hosts.check(place, "cntr_1")
     now[0] = 118.0
-    await holder.sweep()
-    assert holder.num_containers == 1
+    await containers.sweep()
+    assert containers.num_containers == 1
     now[0] = 120.0
-    await holder.sweep()
-    assert holder.num_containers == 0
+    await containers.sweep()
+    assert containers.num_containers == 0
 
 
 async def test_after_twenty_idle_minutes_nothing_of_a_container_is_left(interpreter):
     now = [0.0]
-    holder = interpreter.replicas[0].holder
-    holder._clock = lambda: now[0]
+    containers = interpreter.replicas[0].containers
+    containers._clock = lambda: now[0]
     idle_s = 60.0 * CodeInterpreterConfig().idle_minutes
     place = await interpreter.hosts.create("cntr_1", idle_s)
     secret = secrets.token_hex(16)
     code = f"open('secret.txt', 'w').write('{secret}'); open('/tmp/secret.txt', 'w').write('{secret}')"
     await interpreter.hosts.run(place, "cntr_1", code)
-    pid = holder._held["cntr_1"].sandbox._interpreter_pid
+    pid = containers._held["cntr_1"].sandbox._interpreter_pid
     assert _writable_mounts(pid) == {"/mnt/data": "tmpfs", "/tmp": "tmpfs"}
     assert _read(f"/proc/{pid}/root/mnt/data/secret.txt") == secret
     now[0] = 20 * 60.0
-    await holder.sweep()
-    assert holder.num_containers == 1
+    await containers.sweep()
+    assert containers.num_containers == 1
     now[0] = 20 * 60.0 + 1
-    await holder.sweep()
-    assert holder.num_containers == 0
+    await containers.sweep()
+    assert containers.num_containers == 0
     assert _read(f"/proc/{pid}/status") is None  # With its last process a namespace ends, and what is mounted there.
     with pytest.raises(ContainerGone):
         await interpreter.hosts.list_files(place, "cntr_1")
@@ -249,7 +249,7 @@ async def test_a_full_replica_sends_new_containers_elsewhere(tmp_path):
 async def test_the_containers_of_a_replica_that_goes_are_gone(container, interpreter):
     hosts, place = container
     calling = asyncio.create_task(hosts.run(place, "cntr_1", "while True: pass"))
-    await eventually(lambda: interpreter.replicas[0].holder._held["cntr_1"].num_running)
+    await eventually(lambda: interpreter.replicas[0].containers._held["cntr_1"].num_running)
     await interpreter.replicas[0].server.close()
     with pytest.raises(ContainerGone, match="replica"):
         await calling
@@ -261,14 +261,14 @@ async def test_a_replica_that_cannot_build_sandboxes_says_so(interpreter):
     async def fail():
         raise SandboxUnavailable("no bubblewrap")
 
-    interpreter.replicas[0].holder._pool = WarmPool(fail, 0)
+    interpreter.replicas[0].containers._pool = WarmPool(fail, 0)
     with pytest.raises(InterpreterAway, match="no sandbox can be built"):
         await interpreter.hosts.create("cntr_1", 60)
 
 
 async def test_a_host_that_is_unable_is_told_of_before_anything_is_made(interpreter):
     await interpreter.hosts.check_able()
-    interpreter.replicas[0].holder._is_able = False
+    interpreter.replicas[0].containers._is_able = False
     await interpreter.hosts.check_able()  # What was found out holds for a while.
     interpreter.hosts._able_until = 0.0
     with pytest.raises(InterpreterAway, match="no sandbox can be built"):
@@ -306,10 +306,10 @@ async def test_the_pool_is_refilled_and_leaves_nothing_behind():
         return made[-1]
 
     pool = WarmPool(start, 2)
-    holder = Holder(pool, 8)
-    holder.open()
+    containers = Containers(pool, 8)
+    containers.open()
     await eventually(lambda: len(pool._ready) == 2, 30)
-    await holder.create("cntr_1", 60)
+    await containers.create("cntr_1", 60)
     await eventually(lambda: len(made) == 3 and len(pool._ready) == 2, 30)
-    await holder.close()
+    await containers.close()
     assert not any(one.is_running for one in made)

@@ -44,9 +44,8 @@ from deployments.state.usage.record import RequestRecord
 from deployments.tools.config import CodeInterpreterConfig, FileSearchConfig, ToolsConfig
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.outbound.fetching import Fetcher
-from deployments.tools.web_search.providers import SearchProvider
+from deployments.tools.web_search.providers import SearchProvider, create_provider
 from deployments.tools.web_search.reader import PageReader
-from deployments.tools.web_search.setup import create_provider
 from serve_app.asgi import create_asgi_app
 from serve_app.http.admission import Admission
 from serve_app.http.body_limits import BodyLimits

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from deployments.tools.sandbox import root
-from deployments.tools.sandbox.results import SandboxRefused
+from deployments.tools.sandbox.frames import SandboxRefused
 from tests.contract.sandbox.looking import look
 
 NEW_USER = 0x10000000

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from deployments.tools.sandbox.frames import SandboxDied
 from deployments.tools.sandbox.host import prepare_host
-from deployments.tools.sandbox.results import SandboxDied
 from tests.contract.sandbox.looking import look
 from tests.waiting import eventually
 

@@ -5,8 +5,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from deployments.config import ConfigError
 from deployments.tools.config import ToolsConfig
-from deployments.tools.web_search.providers import Location, Search, SearchFailed, is_within
-from deployments.tools.web_search.setup import create_provider
+from deployments.tools.web_search.providers import Location, Search, SearchFailed, create_provider, is_within
 from tests import needs
 from tests.contract.http.conftest import serve
 from tests.twins.web import BRAVE_KEY, SITES, TAVILY_KEY, Web

@@ -12,12 +12,11 @@ from pathlib import Path
 
 from deployments.channel.server import Capacity, ChannelServer
 from deployments.tools.code_interpreter.client import RemoteHosts
-from deployments.tools.code_interpreter.holder import Holder
+from deployments.tools.code_interpreter.containers import Containers
 from deployments.tools.code_interpreter.messages import Place
-from deployments.tools.code_interpreter.pool import WarmPool
-from deployments.tools.code_interpreter.runner import ContainerRunner
+from deployments.tools.code_interpreter.replica import ContainerRunner
 from deployments.tools.config import CodeInterpreterConfig
-from deployments.tools.sandbox.host import SandboxHost, prepare_host
+from deployments.tools.sandbox.host import SandboxHost, WarmPool, prepare_host
 
 COLUMNS = ("what", "p50 ms", "p95 ms", "most ms", "times")
 NUMPY = "import numpy\nprint(numpy.arange(10).sum())"
@@ -47,7 +46,7 @@ async def _start(host: SandboxHost) -> None:
 
 async def _containers(name: str, host: SandboxHost, num_warm: int, rounds: int) -> list[list[str]]:
     pool = WarmPool(host.start, num_warm)
-    holder = Holder(pool, 64)
+    holder = Containers(pool, 64)
     server = ChannelServer(ContainerRunner(holder), Capacity(64, 0))
     with tempfile.TemporaryDirectory() as folder:
         place: Place = await server.start("127.0.0.1", str(Path(folder, "replica.sock")))  # type: ignore[assignment]

@@ -12,8 +12,8 @@ from serve_app.errors.api import ApiError, InvalidKey
 from serve_app.http.admission import Admission
 from serve_app.http.body_limits import BodyLimitMiddleware, BodyLimits
 from serve_app.http.middleware import TRACE, OwnHeaders, OwnRequestIds, RequestMiddleware
+from serve_app.telemetry.series import PrometheusMetrics
 from serve_app.telemetry.trace import MAX_UNAUTHENTICATED, Observer
-from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.keys import principal_of_key
 from tests.unit.http.asgi import Server, ok, scope

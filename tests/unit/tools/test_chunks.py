@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from deployments.tools.documents import chunks as chunks_module
 from deployments.tools.documents.chunks import _TOKEN, split
 from deployments.tools.documents.readers import InvalidFile
-from deployments.tools.search_index.filters import condition_of
-from deployments.tools.search_index.ranking import fuse
+from deployments.tools.search_index.ranking import condition_of, fuse
 from deployments.tools.search_index.terms import TermCoder, words_of
 
 

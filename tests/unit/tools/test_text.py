@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tools.sandbox.text import is_safe_path, printable
+from deployments.tools.sandbox.frames import is_safe_path, printable
 
 
 @given(st.text())

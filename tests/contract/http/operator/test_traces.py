@@ -13,7 +13,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.tools.config import ToolsConfig
-from deployments.tools.web_search.setup import create_provider, create_reader
+from deployments.tools.web_search.providers import create_provider
+from deployments.tools.web_search.reader import create_reader
 from serve_app.operations.web_search.tool import WebSearch
 from serve_app.telemetry.tracing import Tracer, TracesConfig
 from tests.contract.http.answers import MODEL, said

@@ -149,7 +149,7 @@ async def test_containers_that_are_asked_for_side_by_side_are_no_more_than_an_ac
     asked = (containers.create(name=str(number)) for number in range(5))
     made = await asyncio.gather(*asked, return_exceptions=True)
     assert sorted(isinstance(one, openai.RateLimitError) for one in made) == [False] * 3 + [True] * 2
-    assert interpreter.replicas[0].holder.num_containers == 3
+    assert interpreter.replicas[0].containers.num_containers == 3
 
 
 @pytest.mark.parametrize(

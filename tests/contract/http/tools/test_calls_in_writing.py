@@ -102,7 +102,7 @@ async def test_code_in_which_the_model_was_cut_off_is_not_run(world, interpreter
     (call,) = final["output"]
     assert (call["status"], call["code"]) == ("incomplete", "print(1)")
     assert final["incomplete_details"] == {"reason": "max_output_tokens"}
-    assert interpreter.replicas[0].holder.num_containers == 0
+    assert interpreter.replicas[0].containers.num_containers == 0
     await code.respond(world, previous_response_id=final["id"])
     assert messages(world)[2]["content"] == "[The code was cut off or interrupted.]"
 
@@ -123,7 +123,7 @@ async def test_arguments_that_are_no_json_are_shown_and_told_to_the_model(world,
     (call,) = code.calls_of(await code.respond(world))
     assert (call["status"], call["code"]) == ("failed", "print(1)")
     assert "without code" in messages(world)[2]["content"]
-    assert interpreter.replicas[0].holder.num_containers == 0
+    assert interpreter.replicas[0].containers.num_containers == 0
 
 
 async def test_code_that_was_interrupted_ends_its_call_and_not_the_response(world, interpreter, monkeypatch):

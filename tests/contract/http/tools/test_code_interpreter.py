@@ -174,7 +174,7 @@ async def test_a_call_without_code_is_told_so(world, interpreter):
     final = await respond(world)
     assert calls_of(final)[0]["status"] == "failed"
     assert "without code" in messages(world)[2]["content"]
-    assert interpreter.replicas[0].holder.num_containers == 0
+    assert interpreter.replicas[0].containers.num_containers == 0
 
 
 async def test_a_container_that_dies_is_replaced_at_the_next_call(world, interpreter):
@@ -189,7 +189,7 @@ async def test_a_container_that_dies_is_replaced_at_the_next_call(world, interpr
 async def test_a_container_that_has_expired_meanwhile_is_replaced_and_the_model_hears_of_it(world, interpreter):
     script(world, runs("x = 1"), said("Done."), runs("2"), said("Hm."))
     first = await respond(world)
-    await interpreter.replicas[0].holder.end(calls_of(first)[0]["container_id"])
+    await interpreter.replicas[0].containers.end(calls_of(first)[0]["container_id"])
     second = await respond(world, previous_response_id=first["id"])
     assert messages(world)[-1]["content"].startswith("[The container had expired")
     assert calls_of(second)[0]["container_id"] != calls_of(first)[0]["container_id"]
@@ -201,7 +201,7 @@ async def test_a_named_container_that_is_not_there_or_has_expired_is_refused(wor
         ("cntr_nothing", None),
         ((await client.containers.create(name="x")).id, "container_expired"),
     ):
-        await interpreter.replicas[0].holder.end(container_id)
+        await interpreter.replicas[0].containers.end(container_id)
         with pytest.raises(openai.NotFoundError) as caught:
             await client.responses.create(
                 model=MODEL, input="x", tools=[{"type": "code_interpreter", "container": container_id}]
@@ -256,7 +256,7 @@ async def test_a_client_that_leaves_interrupts_the_code(world, interpreter):
 
 def num_running(interpreter) -> int:
     """Return how many of the sandboxes run code right now."""
-    return sum(held.num_running for held in interpreter.replicas[0].holder._held.values())
+    return sum(held.num_running for held in interpreter.replicas[0].containers._held.values())
 
 
 async def test_in_the_background_it_runs_and_can_be_cancelled(world, interpreter):
@@ -278,7 +278,7 @@ async def test_a_strict_key_leaves_no_container_behind(world, interpreter):
     final = await respond(world)
     assert calls_of(final)[0]["status"] == "completed"
     assert final["output"][-1]["content"][0]["annotations"] == []
-    assert interpreter.replicas[0].holder.num_containers == 0
+    assert interpreter.replicas[0].containers.num_containers == 0
     assert (await world.client().containers.list()).data == []
 
 
@@ -305,7 +305,7 @@ async def test_nothing_that_code_says_is_logged(world, interpreter, caplog):
 
 
 async def test_where_no_sandbox_can_be_built_the_tool_is_off_and_says_so(world, interpreter):
-    interpreter.replicas[0].holder._is_able = False
+    interpreter.replicas[0].containers._is_able = False
     with pytest.raises(openai.InternalServerError, match="no sandbox can be built") as caught:
         await world.client().responses.create(model=MODEL, input="x", tools=[TOOL])
     assert caught.value.status_code == 503
@@ -319,7 +319,7 @@ async def test_the_automatic_container_used_longest_ago_makes_room(world, interp
         world.clock.advance(60 if number else 300)
         final = await respond(world)
         assert calls_of(final)[0]["status"] == "completed"
-    assert interpreter.replicas[0].holder.num_containers == 3
+    assert interpreter.replicas[0].containers.num_containers == 3
     ended = await world.client().containers.retrieve(calls_of(first)[0]["container_id"])
     assert ended.status == "expired"
 
@@ -352,4 +352,4 @@ async def test_lines_of_a_batch_wait_for_room_and_leave_no_container_behind(worl
     told = (await run_responses(world, 8, tools=[TOOL], include=OUTPUTS)).splitlines()
     calls = [calls_of(orjson.loads(line)["response"]["body"])[0] for line in told]
     assert [call["outputs"] for call in calls] == [[{"type": "logs", "logs": "42\n"}]] * 8
-    assert interpreter.replicas[0].holder.num_containers == 0
+    assert interpreter.replicas[0].containers.num_containers == 0

@@ -1,6 +1,6 @@
 """The containers of one process: each a sandbox with its files, until it is idle for too long or deleted.
 
-Nothing of a container is ever written to disk: its content is in memory, and gone with its processes.
+Nothing of a container is ever written to disk: its content is in memory, and ends with its processes.
 """
 
 import asyncio
@@ -18,9 +18,8 @@ from deployments.tools.code_interpreter.messages import (
     InterpreterAway,
     Source,
 )
-from deployments.tools.code_interpreter.pool import WarmPool
-from deployments.tools.sandbox.frames import PIECE_BYTES
-from deployments.tools.sandbox.results import SandboxDied, SandboxRefused, WorkFile
+from deployments.tools.sandbox.frames import PIECE_BYTES, SandboxDied, SandboxRefused
+from deployments.tools.sandbox.host import WarmPool
 from deployments.tools.sandbox.root import SandboxUnavailable
 from deployments.tools.sandbox.sandbox import Sandbox
 from deployments.waiting import end, keep_on
@@ -32,7 +31,7 @@ _GONE = "The container has ended; everything in it is gone."
 
 @dataclass(slots=True)
 class Container:
-    """One container. `files` has the known files by path, each with the time of its last change in nanoseconds."""
+    """One container, with its known files by path, each with the time of its last change in nanoseconds."""
 
     sandbox: Sandbox
     idle_s: float
@@ -41,7 +40,7 @@ class Container:
     files: dict[str, tuple[ContainerFile, int]] = field(default_factory=dict)
 
 
-class Holder:
+class Containers:
     """The containers of one process.
 
     Every method with a `container_id`, except `create` and `end`, raises ContainerGone if there is no such container.
@@ -67,7 +66,7 @@ class Holder:
 
     @property
     def num_containers(self) -> int:
-        """The number of containers, including those that are being made."""
+        """The number of containers, including those that are being created."""
         return len(self._held) + self._num_coming
 
     def open(self) -> None:
@@ -76,11 +75,7 @@ class Holder:
         self._looking = asyncio.create_task(keep_on("The look at idle containers", self._look))
 
     async def create(self, container_id: str, idle_s: float) -> None:
-        """Make a container.
-
-        Raises:
-            InterpreterAway: all places are taken, or no sandbox can be built.
-        """
+        """Create a container; raises InterpreterAway if all places are taken, or no sandbox can be built."""
         self.check_able()
         if self.num_containers >= self._max_containers:
             raise InterpreterAway("All places for containers are taken. Please retry your request later.")
@@ -94,11 +89,7 @@ class Holder:
         self._held[container_id] = Container(sandbox, idle_s, self._clock())
 
     def check_able(self) -> None:
-        """Check that containers can be made here at all.
-
-        Raises:
-            InterpreterAway: this host cannot build sandboxes.
-        """
+        """Raise InterpreterAway if this host cannot build sandboxes."""
         if not self._is_able:
             raise InterpreterAway(UNABLE)
 
@@ -125,11 +116,7 @@ class Holder:
         return [file for file, _ in container.files.values()]
 
     async def read(self, container_id: str, file_id: str, offset: int) -> bytes:
-        """Return a piece of a file's content, a mebibyte at most; nothing at its end.
-
-        Raises:
-            ContainerFileMissing: there is no such file in it.
-        """
+        """Return a piece of a file, at most a mebibyte and b"" at its end, or raise ContainerFileMissing."""
         container = self._find(container_id)
         if offset == 0:
             await self._look_at(container_id, container)
@@ -146,11 +133,7 @@ class Holder:
     async def write(
         self, container_id: str, path: str, offset: int, piece: bytes, *, is_last: bool
     ) -> ContainerFile | None:
-        """Write a piece of a file; return the file when it was the last piece.
-
-        Raises:
-            ContainerRefused: it cannot be written there.
-        """
+        """Write a piece of a file, or raise ContainerRefused; return the file after the last piece."""
         container = self._find(container_id)
         try:
             await container.sandbox.write(path, offset, piece)
@@ -169,11 +152,7 @@ class Holder:
         raise ContainerRefused("The file could not be written.")
 
     async def remove(self, container_id: str, file_id: str) -> None:
-        """Delete a file.
-
-        Raises:
-            ContainerFileMissing: there is no such file in it.
-        """
+        """Delete a file, or raise ContainerFileMissing."""
         container = self._find(container_id)
         await self._look_at(container_id, container)
         for path, (file, _) in container.files.items():
@@ -188,7 +167,7 @@ class Holder:
         self._find(container_id)
 
     async def end(self, container_id: str) -> None:
-        """End a container if there is one. It ends also when this is cancelled."""
+        """End a container if there is one, even if this is cancelled."""
         container = self._held.pop(container_id, None)
         if container is not None:
             ending = asyncio.create_task(container.sandbox.close())
@@ -225,28 +204,25 @@ class Holder:
         written = []
         found = await container.sandbox.list_files()
         for one in found:
-            known = container.files.get(one.path)
-            if known is None or known[1] != one.changed_ns or known[0].num_bytes != one.num_bytes:
-                written.append(self._note(container, one, known[0] if known else None, source))
+            known, changed_ns = container.files.get(one.path, (None, 0))
+            if known is None or changed_ns != one.changed_ns or known.num_bytes != one.num_bytes:
+                file_id = known.file_id if known is not None else f"cfile_{secrets.token_hex(16)}"
+                created_at = known.created_at if known is not None else self._wall()
+                file = ContainerFile(file_id, one.path, one.num_bytes, created_at, source)
+                container.files[one.path] = (file, one.changed_ns)
+                written.append(file)
         paths = {one.path for one in found}
         container.files = {path: file for path, file in container.files.items() if path in paths}
         return written
 
-    def _note(self, container: Container, one: WorkFile, known: ContainerFile | None, source: Source) -> ContainerFile:
-        file_id = known.file_id if known is not None else f"cfile_{secrets.token_hex(16)}"
-        created_at = known.created_at if known is not None else self._wall()
-        file = ContainerFile(file_id, one.path, one.num_bytes, created_at, source)
-        container.files[one.path] = (file, one.changed_ns)
-        return file
-
     async def _look(self) -> None:
-        """End containers that are idle for too long, or that use CPU without a call, every few seconds."""
+        """End idle containers, and those that use CPU without a call, every few seconds."""
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             await self.sweep()
 
     async def sweep(self) -> None:
-        """End such containers now."""
+        """End idle containers, and those that use CPU without a call, now."""
         for container_id, container in list(self._held.items()):
             container.sandbox.check_idle()
             is_idle = not container.num_running and self._clock() - container.used_at > container.idle_s
