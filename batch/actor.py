@@ -17,7 +17,7 @@ from batch.setup import BatchSetup, log_errors
 from deployments.config import ConfigError
 from deployments.detached import NAMESPACE, leave_when_drained, start_detached
 from deployments.state.housekeeping import Housekeeping, create_chores
-from deployments.state.regions.leader import HOUSEKEEPING, Leadership
+from deployments.state.regions.register import HOUSEKEEPING, Leadership
 from deployments.state.webhooks.queue import DeliveryQueue
 from deployments.waiting import BackgroundLoop, end_all, keep_on
 from deployments.webhooks import Deliverer, WebhookSender

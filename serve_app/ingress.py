@@ -19,8 +19,7 @@ from deployments.replica_process import keep_handlers_open, listen_on_own_addres
 from deployments.state.config import ResolvedState
 from serve_app.asgi import create_asgi_app
 from serve_app.config import ServiceConfig
-from serve_app.front.door import FrontDoor
-from serve_app.front.limits_door import LimitsDoor
+from serve_app.front.middleware import FrontMiddleware, LimitsMiddleware
 from serve_app.http.connections import bound_messages, end_timers_of_lost_connections
 from serve_app.http.middleware import OwnRequestIds
 from serve_app.telemetry.log import log_to
@@ -75,10 +74,10 @@ class Ingress:
         wired = self._wired
         outermost = [
             Middleware(OwnRequestIds),
-            Middleware(FrontDoor, wired.front_trust, wired.presence.others, wired.standing),
+            Middleware(FrontMiddleware, wired.front_trust, wired.presence.others, wired.standing),
         ]
         if wired.lender is not None:
-            outermost.append(Middleware(LimitsDoor, wired.lender))
+            outermost.append(Middleware(LimitsMiddleware, wired.lender))
         return create_asgi_app(wired.services, outermost)
 
     async def __del__(self) -> None:

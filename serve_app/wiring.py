@@ -17,17 +17,16 @@ from sqlalchemy import select
 
 from deployments.limits.actor import RayTransport
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
-from deployments.limits.client.left_records import LeftRecords
+from deployments.limits.client.key_cache import StoredKeys
 from deployments.limits.client.record_journal import open_journal
 from deployments.limits.client.request_log import ShippedRequestLog
-from deployments.limits.client.stored_keys import StoredKeys
-from deployments.limits.left_elsewhere import RECENT_S, LeftElsewhere
-from deployments.limits.regions.proof import RegionTrust
-from deployments.limits.restoring import share_of
+from deployments.limits.journal import share_of
+from deployments.limits.orphaned_records import RECENT_S, OrphanedNodes, OrphanedRecords
 from deployments.limits.snapshots import used_in_minute
 from deployments.models.client.directory import ModelStartup
 from deployments.models.client.remote import RemoteEngine
 from deployments.models.price import Prices
+from deployments.proof import FrontTrust, RegionTrust
 from deployments.state.audit_log import AuditLog
 from deployments.state.batches.store import BatchStore
 from deployments.state.config import ResolvedState
@@ -46,11 +45,8 @@ from deployments.state.webhooks.queue import DeliveryQueue
 from deployments.state.webhooks.store import WebhookStore
 from deployments.webhooks import WebhookSender
 from serve_app.config import ServiceConfig
-from serve_app.front.door import ReplicaStanding
-from serve_app.front.limits_door import Lender
-from serve_app.front.presence import Presence, own_address
-from serve_app.front.renewing import CertificateRenewal
-from serve_app.front.trust import FrontTrust
+from serve_app.front.ingress import CertificateRenewal, Registration, own_address
+from serve_app.front.middleware import QuotaLender, ReplicaStatus
 from serve_app.http.admission import Admission
 from serve_app.http.body_limits import BodyLimits
 from serve_app.http.connections import SocketPlaces
@@ -83,10 +79,10 @@ class Wired:
 
     services: Services
     beside: Sequence[Background]
-    presence: Presence
+    presence: Registration
     front_trust: FrontTrust
     regions: RegionWatcher | None
-    lender: Lender | None
+    lender: QuotaLender | None
     closing: AsyncExitStack
 
     def watch(self) -> None:
@@ -94,10 +90,10 @@ class Wired:
         for one in self.beside:
             one.watch()
 
-    def standing(self) -> ReplicaStanding:
+    def standing(self) -> ReplicaStatus:
         """Return what fronts learn of this replica and its region."""
         is_drained = self.regions is not None and self.regions.is_drained
-        return ReplicaStanding(self.services.region, self.services.startup.is_ready, is_drained)
+        return ReplicaStatus(self.services.region, self.services.startup.is_ready, is_drained)
 
 
 async def wire(
@@ -130,7 +126,7 @@ async def wire(
     )
     records_dir = state.state_dir / "records"
     request_log = ShippedRequestLog(transport, journal=open_journal(records_dir), patience=state.patience)
-    left_records = LeftRecords(records_dir, transport)
+    left_records = OrphanedRecords(records_dir, transport)
     metrics = PrometheusMetrics()
     cluster_metrics = ClusterMetrics(metrics)
     tracer = Tracer(config.telemetry.traces) if config.telemetry.traces else None
@@ -158,9 +154,9 @@ async def wire(
     )
     ingresses = IngressRegister(database, region=state.region_name)
     renewal = CertificateRenewal(config.tls.certificate, config.tls.key) if config.tls is not None else None
-    presence = Presence(ingresses, partial(own_address, ray.util.get_node_ip_address()))
+    presence = Registration(ingresses, partial(own_address, ray.util.get_node_ip_address()))
     living = partial(ingresses.living, RECENT_S)
-    left_elsewhere = LeftElsewhere(records_dir, presence.own, living, patience=state.patience)
+    left_elsewhere = OrphanedNodes(records_dir, presence.own, living, patience=state.patience)
     parts = PartsWatcher(
         {
             "database": partial(database.read_at_once, lambda connection: connection.execute(select(1))),
@@ -176,7 +172,7 @@ async def wire(
 
     regions = lender = None
     if state.region is not None:
-        lender = Lender(state.region.name, RegionTrust.from_pepper(state.pepper), transport.lend)
+        lender = QuotaLender(state.region.name, RegionTrust.from_pepper(state.pepper), transport.lend)
 
         def facts() -> dict[str, Any]:
             health = "up" if startup.is_ready else "starting"

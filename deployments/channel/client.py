@@ -3,28 +3,28 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict, cast
 
 import orjson
 
 from deployments.channel import frames
+from deployments.channel.connection import Heartbeat, set_nodelay
 from deployments.channel.errors import ChannelError, Lost, parse_error
-from deployments.channel.heartbeat import Heartbeat
-from deployments.channel.server import set_nodelay
 from deployments.channel.tls import TlsFiles, client_context
 from deployments.config import ConfigError
 from deployments.patience import USUAL, Patience
 
 MANY_UNREAD_BYTES = 1024 * 1024
-"""So many may wait for their reader for `Patience.unread_s`."""
+"""Unread bytes beyond this may wait for their reader for `Patience.unread_s`."""
 MAX_UNREAD_BYTES = 16 * 1024 * 1024
-"""No more may wait; a piece that finds less waiting is taken, whatever its size."""
+"""No piece is added to more unread bytes than these; its own size does not count."""
 
 
 class Address(TypedDict):
-    """Where a server listens: TCP host and port, the path of its Unix socket, and the secret of its connections.
+    """The address of a server: TCP host and port, the path of its Unix socket, and the secret of its connections.
 
-    With `tls`, its TCP port speaks TLS, and asks for the certificate in these files.
+    With `tls`, its TCP port speaks TLS, and checks the client's certificate against these files.
     """
 
     host: str
@@ -34,42 +34,27 @@ class Address(TypedDict):
     tls: NotRequired[TlsFiles]
 
 
+@dataclass(slots=True, eq=False)
 class ChannelStream:
     """The answer to one request, as it arrives."""
 
-    __slots__ = (
-        "_channel",
-        "_deadline",
-        "_error",
-        "_has_ended",
-        "_is_over",
-        "_notes",
-        "_number",
-        "_pieces",
-        "_unread_bytes",
-        "_waiter",
-        "notes",
-        "summary",
-    )
-
-    def __init__(self, channel: "Channel", number: int) -> None:
-        self.summary: dict[str, Any] = {}
-        self.notes: list[bytes] = []
-        self._channel = channel
-        self._number = number
-        self._pieces: list[bytes] = []
-        self._notes: list[bytes] = []
-        self._unread_bytes = 0
-        self._deadline: asyncio.TimerHandle | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._error: ChannelError | None = None
-        self._is_over = False
-        self._has_ended = False
+    _channel: "Channel"
+    _number: int
+    summary: dict[str, Any] = field(default_factory=dict)
+    notes: list[bytes] = field(default_factory=list)
+    _pieces: list[bytes] = field(default_factory=list)
+    _notes: list[bytes] = field(default_factory=list)
+    _unread_bytes: int = 0
+    _deadline: asyncio.TimerHandle | None = None
+    _waiter: asyncio.Future[None] | None = None
+    _error: ChannelError | None = None
+    _is_over: bool = False
+    _has_ended: bool = False
 
     async def read(self) -> list[bytes]:
-        """Return the pieces that have come since the last call, at least one; none when the answer is complete.
+        """Return the pieces since the last call, at least one; none when the answer is complete.
 
-        `notes` then has the note of each, empty where it has none. A piece with a note may be empty.
+        `notes` then has the note of each piece, empty if it has none. A piece with a note may be empty.
 
         Raises:
             ChannelError: the answer breaks off here.
@@ -103,7 +88,7 @@ class ChannelStream:
                 await asyncio.wait_for(self._waiter, timeout_s)
 
     def feed(self, piece: bytes, note: bytes = b"") -> None:
-        """Add a piece; an answer that is not read is cancelled and fails, and is not kept."""
+        """Add a piece. An answer that is not read is cancelled and fails."""
         if self._is_over:
             return  # The piece was sent before the request was cancelled.
         if self._unread_bytes > MAX_UNREAD_BYTES:
@@ -118,7 +103,7 @@ class ChannelStream:
         self._wake()
 
     def _give_up(self) -> None:
-        """Forget what its reader has left too long, and make no more of it."""
+        """Drop an answer that was not read in time."""
         self.cancel()
         self._pieces, self._notes, self._unread_bytes = [], [], 0
         self._error = ChannelError("The answer was not read in time.")
@@ -266,7 +251,7 @@ async def connect(address: Address, on_lost: Callable[[], None], patience: Patie
 
 
 def _tls_of(address: Address) -> dict[str, Any]:
-    """Return the options of a connection that is encrypted where the server wants it.
+    """Return the options of a connection that is encrypted if the server wants it.
 
     Raises:
         ConfigError: this node lacks the files.

@@ -6,7 +6,7 @@ the server, the others come back. A connection starts with one `HELLO`, whose pa
 
 A piece may carry a note: bytes for the process that reads the answer, not a part of it. Both are in one frame, `NOTED`,
 so that one never arrives without the other. For the same reason `END` holds the summary, a line of JSON, and then the
-last piece, if there is one. `PING` goes both ways and says nothing.
+last piece, if there is one. `PING` goes both ways, without a payload.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """The server's end of the side channel: accepts requests and sends the pieces of their answers.
 
-Model replicas, code interpreters and the gatekeeper run one each. The server refuses requests beyond its capacity,
-however many clients there are. What a request means only its `Runner` knows.
+Model replicas, code interpreters and the gatekeeper each run one. The server refuses requests beyond its capacity,
+however many clients there are. It passes requests to its `Runner` unread.
 """
 
 import asyncio
@@ -9,17 +9,17 @@ import contextlib
 import hmac
 import logging
 import os
-import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
 import orjson
 
 from deployments.channel import frames
+from deployments.channel.connection import Heartbeat, set_nodelay
 from deployments.channel.errors import ChannelError, Full, Lost, render_error
-from deployments.channel.heartbeat import Heartbeat
 from deployments.channel.tls import TlsFiles, server_context
 from deployments.patience import USUAL, Patience
 
@@ -30,7 +30,7 @@ class Reply(Protocol):
     """The answer of one request. No method waits."""
 
     def write(self, piece: bytes, note: bytes = b"") -> None:
-        """Send a piece of the answer, with a note for who reads it."""
+        """Send a piece of the answer, with a note for its reader."""
 
     def end(self, summary: dict[str, Any], last: bytes = b"") -> None:
         """Complete the answer with its last piece; nothing may follow."""
@@ -54,8 +54,8 @@ class Runner(Protocol):
 class Capacity:
     """How many requests a server accepts: `running` at once, and `queued` beyond that.
 
-    `payer_of` returns the account of a request from its header, None where the request has no claim to a place. An
-    account with less than an equal part of the places is accepted also when all are taken.
+    `payer_of` returns the account of a request from its header, None for a request without a claim to a place. An
+    account with less than an equal part of the places is accepted even if all are taken.
     """
 
     running: int
@@ -69,22 +69,21 @@ class Capacity:
 
 
 class ChannelServer:
-    """Listens on a Unix socket for clients on its own node and on a TCP port for others, over TLS if it is given."""
+    """Listens on a Unix socket for clients on its own node, and on a TCP port for others, with TLS if it is given."""
 
     def __init__(
         self, runner: Runner, capacity: Capacity, tls: TlsFiles | None = None, patience: Patience = USUAL
     ) -> None:
         self.num_ongoing = 0
-        self.silent_s = patience.silent_s
-        self.hello_s = patience.hello_s
+        self.patience = patience
         self.is_draining = False
         self._runner = runner
         self._capacity = capacity
         self._tls = tls
-        self._secret = os.urandom(32).hex().encode()
+        self.secret = os.urandom(32).hex().encode()
         self._servers: list[asyncio.Server] = []
         self._socket_path: str | None = None
-        self._connections: set[_ServerConnection] = set()
+        self.connections: set[_ServerConnection] = set()
         self._running: dict[asyncio.Task[None], _Reply] = {}
         self._payers: Counter[str | None] = Counter()
         self._idle = asyncio.Event()
@@ -92,11 +91,11 @@ class ChannelServer:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether more requests are here than run at once, so that one of them waits."""
+        """Whether more requests are here than can run at once."""
         return self.num_ongoing > self._capacity.running
 
     async def start(self, host: str, socket_path: str) -> dict[str, Any]:
-        """Start to listen; return the `Address` for `connect`, secret included.
+        """Start to listen; return the `Address` for `connect`, with the secret.
 
         Raises:
             ConfigError: the files for TLS cannot be used.
@@ -106,22 +105,15 @@ class ChannelServer:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(socket_path)
         self._socket_path = socket_path
-        make = self._make_connection
+        make = partial(_ServerConnection, self)
         local = await loop.create_unix_server(make, path=socket_path)
         os.chmod(socket_path, 0o600)
-        handshake_s = None if context is None else self.hello_s
+        handshake_s = None if context is None else self.patience.hello_s
         remote = await loop.create_server(make, host=host, port=0, ssl=context, ssl_handshake_timeout=handshake_s)
         self._servers = [local, remote]
         port = remote.sockets[0].getsockname()[1]
-        address: dict[str, Any] = {"host": host, "port": port, "path": socket_path, "secret": self._secret.decode()}
+        address: dict[str, Any] = {"host": host, "port": port, "path": socket_path, "secret": self.secret.decode()}
         return address if self._tls is None else {**address, "tls": self._tls}
-
-    def _make_connection(self) -> "_ServerConnection":
-        return _ServerConnection(self)
-
-    def is_authentic(self, secret: bytes) -> bool:
-        """Return whether this is the server's secret."""
-        return hmac.compare_digest(secret, self._secret)
 
     def accept(self, connection: "_ServerConnection", stream: int, payload: bytes) -> None:
         """Start one request, or refuse it at once."""
@@ -133,7 +125,7 @@ class ChannelServer:
         try:
             header = orjson.loads(head)
             payer = self._capacity.payer_of(header)
-        except (ValueError, KeyError):  # It fails alone: others use the connection, too.
+        except (ValueError, KeyError):  # It fails alone: other requests use the connection too.
             reply.fail(ChannelError("The replica could not read the request."))
             return
         if self._is_full_for(payer):
@@ -145,7 +137,7 @@ class ChannelServer:
         task = asyncio.get_running_loop().create_task(self._run(header, body, reply))
         connection.tasks[stream] = task
         self._running[task] = reply
-        task.add_done_callback(lambda done: self._note_end(done, connection, stream, reply, payer))
+        task.add_done_callback(lambda done: self._note_end(done, reply, payer))
 
     def _is_full_for(self, payer: str | None) -> bool:
         if self.num_ongoing < self._capacity.all:
@@ -153,17 +145,10 @@ class ChannelServer:
         num_payers = len(self._payers.keys() | {payer})
         return payer is None or self._payers[payer] >= self._capacity.all // num_payers
 
-    def _note_end(
-        self,
-        task: asyncio.Task[None],
-        connection: "_ServerConnection",
-        stream: int,
-        reply: "_Reply",
-        payer: str | None,
-    ) -> None:
+    def _note_end(self, task: asyncio.Task[None], reply: "_Reply", payer: str | None) -> None:
         """Forget a request. Its task cannot do so: it may be cancelled before its first line has run."""
         self._running.pop(task, None)
-        connection.tasks.pop(stream, None)
+        reply.connection.tasks.pop(reply.stream, None)
         self.num_ongoing -= 1
         self._payers[payer] -= 1
         if not self._payers[payer]:
@@ -179,16 +164,14 @@ class ChannelServer:
         except ChannelError as error:
             reply.fail(error)
         except Exception as error:
-            logger.error("request failed in the replica: %s", type(error).__name__, exc_info=_without_text(error))
+            name = type(error).__name__
+            bare = RuntimeError(name)  # Without the message, which may quote the request.
+            logger.error("request failed in the replica: %s", name, exc_info=(RuntimeError, bare, error.__traceback__))
             reply.fail(ChannelError("The replica failed while it ran the request."))
-
-    def attach(self, connection: "_ServerConnection") -> None:
-        """Keep a connection, to close it with the server."""
-        self._connections.add(connection)
 
     def detach(self, connection: "_ServerConnection") -> None:
         """Drop a connection that was lost, and cancel its requests."""
-        self._connections.discard(connection)
+        self.connections.discard(connection)
         for task in list(connection.tasks.values()):
             task.cancel()
 
@@ -205,46 +188,41 @@ class ChannelServer:
         for task, reply in list(self._running.items()):
             reply.fail(Lost("The replica was stopped while it ran the request."))
             task.cancel()
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.finish()
         if self._socket_path is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._socket_path)
 
 
-def _without_text(error: Exception) -> tuple[type[Exception], Exception, Any]:
-    """Return exception info without the message, which may quote the request."""
-    return (RuntimeError, RuntimeError(type(error).__name__), error.__traceback__)
-
-
 class _Reply:
     """Queues the frames of one answer for the connection's next write."""
 
-    __slots__ = ("_connection", "_stream", "is_over")
+    __slots__ = ("connection", "is_over", "stream")
 
     def __init__(self, connection: "_ServerConnection", stream: int) -> None:
         self.is_over = False
-        self._connection = connection
-        self._stream = stream
+        self.connection = connection
+        self.stream = stream
 
     def write(self, piece: bytes, note: bytes = b"") -> None:
         if note:
-            self._connection.queue(frames.render_noted(self._stream, note, piece))
+            self.connection.queue(frames.render_noted(self.stream, note, piece))
         else:
-            self._connection.queue(frames.render_frame(self._stream, frames.DATA, piece))
+            self.connection.queue(frames.render_frame(self.stream, frames.DATA, piece))
 
     def end(self, summary: dict[str, Any], last: bytes = b"") -> None:
         if self.is_over:
             return
         self.is_over = True
         payload = orjson.dumps(summary) + b"\n" + last if last else orjson.dumps(summary)
-        self._connection.queue(frames.render_frame(self._stream, frames.END, payload))
+        self.connection.queue(frames.render_frame(self.stream, frames.END, payload))
 
     def fail(self, error: ChannelError) -> None:
         if self.is_over:
             return
         self.is_over = True
-        self._connection.queue(frames.render_frame(self._stream, frames.ERROR, render_error(error)))
+        self.connection.queue(frames.render_frame(self.stream, frames.ERROR, render_error(error)))
 
 
 class _ServerConnection(asyncio.Protocol):
@@ -262,9 +240,9 @@ class _ServerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not subclass it.
         set_nodelay(self._transport)
-        self._heartbeat = Heartbeat(self._transport, self._server.silent_s)
-        self._deadline = asyncio.get_running_loop().call_later(self._server.hello_s, self.close)
-        self._server.attach(self)
+        self._heartbeat = Heartbeat(self._transport, self._server.patience.silent_s)
+        self._deadline = asyncio.get_running_loop().call_later(self._server.patience.hello_s, self.close)
+        self._server.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         self._heartbeat.has_received = True
@@ -276,7 +254,7 @@ class _ServerConnection(asyncio.Protocol):
 
     def _handle(self, stream: int, kind: int, payload: bytes) -> None:
         if not self._is_known:
-            self._is_known = kind == frames.HELLO and self._server.is_authentic(payload)
+            self._is_known = kind == frames.HELLO and hmac.compare_digest(payload, self._server.secret)
             if not self._is_known:
                 raise frames.FrameError("the connection did not start with the secret")
             self._deadline.cancel()
@@ -315,10 +293,3 @@ class _ServerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._flush()
             self._transport.close()
-
-
-def set_nodelay(transport: asyncio.Transport) -> None:
-    """Set TCP_NODELAY, so that the kernel does not delay small writes."""
-    connection = transport.get_extra_info("socket")
-    if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,19 +1,18 @@
 """TLS between the processes of a service: certificates by path, read again when their files change.
 
-Every node has a certificate of one authority that the operator keeps for nothing else, in files of the same paths. All
-certificates carry one name, so that none has to list addresses that change. Both ends show theirs.
+Every node has a certificate of an authority that signs nothing else, in files of the same paths. All certificates carry
+one name, because addresses change. Both ends of a connection show their certificates.
 """
 
 import contextlib
-import os
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
 from pydantic import Field
 
 from deployments.config import ConfigError, Section
+from deployments.files import FileMarks
 
 
 class TlsConfig(Section):
@@ -32,7 +31,7 @@ class TlsConfig(Section):
     name: str = Field(default="manta", pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")
 
     def files(self) -> "TlsFiles":
-        """Return the section as a process hands it on."""
+        """Return the paths as text, for other processes."""
         return TlsFiles(
             certificate=str(self.certificate), key=str(self.key), authority=str(self.authority), name=self.name
         )
@@ -47,53 +46,52 @@ class TlsFiles(TypedDict):
     name: str
 
 
-@dataclass(slots=True)
-class _Known:
-    marks: tuple[object, ...]
-    context: ssl.SSLContext
+class _RenewedContext:
+    """The context of `files`, loaded again when they change. New files that cannot be used change nothing."""
+
+    def __init__(self, files: TlsFiles, protocol: int) -> None:
+        self._files = files
+        self._protocol = protocol
+        self._marks = FileMarks([files["certificate"], files["key"], files["authority"]])
+        self._marks.have_changed()
+        self._context = _load(files, protocol)
+
+    def get(self) -> ssl.SSLContext:
+        if self._marks.have_changed():
+            with contextlib.suppress(ConfigError):
+                self._context = _load(self._files, self._protocol)
+        return self._context
 
 
-_clients: dict[tuple[str, ...], _Known] = {}
+_clients: dict[tuple[str, ...], _RenewedContext] = {}
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """Return the context of a server that asks its clients for their certificates.
-
-    Each connection that comes after the files have changed gets the new ones; what cannot be used changes nothing.
+    """Return the context of a server that checks its clients' certificates. New connections get changed files.
 
     Raises:
         ConfigError: the files cannot be used.
     """
-    known = _Known(_marks(files), _load(files, ssl.PROTOCOL_TLS_SERVER))
+    renewed = _RenewedContext(files, ssl.PROTOCOL_TLS_SERVER)
     outer = _load(files, ssl.PROTOCOL_TLS_SERVER)
 
     def choose(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        if (marks := _marks(files)) != known.marks:
-            with contextlib.suppress(ConfigError):
-                known.context = _load(files, ssl.PROTOCOL_TLS_SERVER)
-            known.marks = marks
-        connection.context = known.context
+        connection.context = renewed.get()
 
     outer.sni_callback = choose
     return outer
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
-    """Return the context of a client that shows its certificate, made anew when the files have changed.
+    """Return the context of a client that shows its certificate.
 
     Raises:
         ConfigError: the files cannot be used.
     """
     key = files["certificate"], files["key"], files["authority"]
-    marks = _marks(files)
-    known = _clients.get(key)
-    if known is None or known.marks != marks:
-        try:
-            known = _clients[key] = _Known(marks, _load(files, ssl.PROTOCOL_TLS_CLIENT))
-        except ConfigError:
-            if known is None:
-                raise
-    return known.context
+    if key not in _clients:
+        _clients[key] = _RenewedContext(files, ssl.PROTOCOL_TLS_CLIENT)
+    return _clients[key].get()
 
 
 def _load(files: TlsFiles, protocol: int) -> ssl.SSLContext:
@@ -112,16 +110,3 @@ def _load(files: TlsFiles, protocol: int) -> ssl.SSLContext:
 
 def _no_password() -> str:
     raise ValueError("the key is encrypted; give it without a password")
-
-
-def _marks(files: TlsFiles) -> tuple[object, ...]:
-    """Return what changes when one of the files does."""
-    marks: list[object] = []
-    for path in (files["certificate"], files["key"], files["authority"]):
-        try:
-            stat = os.stat(path)
-        except OSError as error:
-            marks.append(error.errno)
-        else:
-            marks.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
-    return tuple(marks)

@@ -1,6 +1,6 @@
 """The gatekeeper as a detached Ray actor, and the transport over which ingress replicas reach it.
 
-Every ingress replica starts it; one runs in a cluster, found by its name.
+Every ingress replica starts it, but only one runs in a cluster, under its name.
 """
 
 import asyncio
@@ -9,18 +9,19 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
+from typing_extensions import override
 
 from deployments.channel.client import Address
 from deployments.detached import NAMESPACE, leave_when_drained, start_detached, stop_detached
 from deployments.limits.gatekeeper import GatekeeperProcess, fingerprint
-from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
+from deployments.limits.messages import Identified, SyncReply, SyncRequest, Transport, TransportDown
 from deployments.limits.sync_channel import SyncClient, SyncListener
 from deployments.patience import USUAL, Patience
 from deployments.state.config import ResolvedState
 
 ACTOR_NAME = "manta-gatekeeper"
 _NUM_FIELDS_BEFORE = 19
-"""How many fields a record had in the version before: all up to `discounted_tokens`."""
+"""The fields of a record in the version before: all up to `discounted_tokens`."""
 
 
 class GatekeeperActor(GatekeeperProcess):
@@ -43,7 +44,7 @@ class GatekeeperActor(GatekeeperProcess):
 
     def _leave(self) -> None:
         self.grant_no_more()
-        time.sleep(self._patience.notice_s)  # Every client with traffic syncs meanwhile, and then waits for nobody.
+        time.sleep(self._patience.notice_s)  # Every active client syncs meanwhile, and learns of the stop.
         self.stop()
 
 
@@ -59,12 +60,12 @@ def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:
 
 
 def stop_gatekeeper(name: str = ACTOR_NAME) -> None:
-    """Have the gatekeeper save everything, then end it for good; do nothing if there is none."""
+    """Let the gatekeeper save everything, then end it for good; do nothing if there is none."""
     stop_detached(name, USUAL.stop_s)
 
 
-class RayTransport:
-    """Implements `messages.Transport`: finds the actor by its name, and syncs with it over the side channel."""
+class RayTransport(Transport):
+    """Finds the actor by its name, and syncs with it over the side channel."""
 
     def __init__(self, name: str = ACTOR_NAME, patience: Patience = USUAL) -> None:
         self._name = name
@@ -73,17 +74,17 @@ class RayTransport:
         self._finding: set[asyncio.Task[Address]] = set()
         self._sync = SyncClient(self._find_channel, patience)
 
+    @override
     async def identify(self, digest: bytes) -> Identified:
-        """Return the holder of a digest."""
         identified: Identified = await self._call("identify", digest, timeout_s=self._patience.identify_s)
         return identified
 
+    @override
     async def sync(self, request: SyncRequest) -> SyncReply:
-        """Return the gatekeeper's reply."""
         return await self._sync.sync(request, self._patience.sync_s)
 
+    @override
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
-        """Hand over request records; see `messages.Transport.record`."""
         try:
             marks: tuple[str, int] = await self._call("record", client_id, first, rows)
         except TypeError:
@@ -92,12 +93,12 @@ class RayTransport:
             marks = await self._call("record", client_id, first, cut)
         return marks
 
+    @override
     async def refresh_keys(self) -> None:
-        """Have the gatekeeper read changes of keys now."""
         await self._call("refresh_keys")
 
     async def lend(self, request: bytes) -> bytes:
-        """Return the reply to another region's request for loans; see `GatekeeperProcess.lend`.
+        """Return the reply to another region's request for quota loans; see `GatekeeperProcess.lend`.
 
         Raises:
             TransportDown: the gatekeeper does not answer, or cannot read the request.
@@ -106,7 +107,7 @@ class RayTransport:
         return reply
 
     async def shares(self) -> dict[str, Any] | None:
-        """Return what is lent to other regions and borrowed of them; see `GatekeeperProcess.shares`."""
+        """Return the quota loans; see `GatekeeperProcess.shares`."""
         shares: dict[str, Any] | None = await self._call("shares")
         return shares
 
@@ -120,7 +121,7 @@ class RayTransport:
         """Return the gatekeeper's address, by a new call or by an earlier one that is still pending.
 
         A call that is pending when the gatekeeper dies fails only one to two seconds later. A new call reaches the
-        gatekeeper as soon as it is back. Where the gatekeeper is slow, an earlier call is answered first.
+        gatekeeper as soon as it is back. If the gatekeeper is slow, an earlier call is answered first.
         """
         call = asyncio.create_task(self._call("channel"))
         call.add_done_callback(_forget_error)
@@ -155,6 +156,6 @@ class RayTransport:
 
 
 def _forget_error(call: asyncio.Task[Address]) -> None:
-    """Mark the error of a call as read: asyncio logs the error of a task that nobody awaits."""
+    """Mark the error of a call as read: asyncio logs the error of a task that is not awaited."""
     if not call.cancelled():
         call.exception()

@@ -1,4 +1,4 @@
-"""The contract between the ingress and the gatekeeper: who holds a key, and how much the key may still do.
+"""The contract between the ingress and the gatekeeper: the holder of a key, and the room left in its limits.
 
 A refusal is a value, never an exception. `limits.client.gatekeeper_client` implements the contract with leases from the
 gatekeeper actor; a twin in `tests` implements it in memory.
@@ -19,10 +19,10 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The request may not go on yet. `calls` are requests that the gatekeeper does not count.
+    """The request must wait. `used` and `limit` are those of the sliding minute, in the unit of `dimension`.
 
-    `used` and `limit` are of the sliding minute, in the unit of `dimension`. After `retry_after_s` seconds `requested`
-    fits if nothing else is charged; None if it is larger than `limit` and never fits.
+    After `retry_after_s` seconds `requested` fits if nothing else is charged; None if it is larger than `limit` and
+    never fits. The dimension `calls` counts requests for which the gatekeeper has no limit.
     """
 
     dimension: Literal["requests", "tokens", "calls"]
@@ -37,7 +37,7 @@ Decision = Granted | Denied
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a key has left in each dimension, as this process knows it; in `reset_..._s` seconds all is free."""
+    """The room left in each dimension, as far as this process knows; after `reset_..._s` seconds all of it is free."""
 
     limit_requests: int
     remaining_requests: int
@@ -48,7 +48,7 @@ class Quota:
 
 
 class GatekeeperUnavailable(Exception):
-    """Nobody can tell at the moment whether there is such a key; trying again in a second may help."""
+    """The key cannot be checked at the moment. Another try in a second may succeed."""
 
 
 class Gatekeeper(Protocol):
@@ -58,37 +58,30 @@ class Gatekeeper(Protocol):
         """Return the holder of a secret; None if it is unknown, revoked or expired.
 
         Raises:
-            GatekeeperUnavailable: the secret is not in this process's cache, and whoever could look it up is away.
+            GatekeeperUnavailable: the gatekeeper has been away for too long; or the key is not cached, the gatekeeper
+                is away or does not know it, and the database is away.
         """
-        ...
 
     async def can_check_keys(self) -> bool:
-        """Return whether keys that were in use before can be checked: by the gatekeeper, or without it."""
-        ...
+        """Return whether keys can be checked: by the gatekeeper, or without it by the database."""
 
     def digest(self, secret: str) -> bytes:
-        """Return the 32 bytes under which a secret is known; they do not tell it."""
-        ...
+        """Return the digest of a secret, 32 bytes that do not reveal it."""
 
     async def identify_digest(self, digest: bytes) -> Principal | None:
         """Return the holder of the secret with this digest; as `identify` otherwise."""
-        ...
 
     async def admit(self, principal: Principal) -> Decision:
         """Charge one request to the key's minute."""
-        ...
 
     async def reserve(self, principal: Principal, tokens: int) -> Decision:
         """Charge tokens to the key's minute before they are used."""
-        ...
 
     def settle(self, principal: Principal, *, granted: Granted, reserved: int, used: int) -> None:
         """Correct a reservation to the tokens that were used, 0 to refund all of it. Never waits.
 
-        `granted` is what `reserve` returned: a refund must leave the minute that was charged.
+        `granted` is the result of `reserve`: a refund goes to the minute that was charged.
         """
-        ...
 
     def quota(self, principal: Principal) -> Quota:
-        """Return what the key has left, as this process knows it. Never waits."""
-        ...
+        """Return the room left, as far as this process knows. Never waits."""

@@ -1,41 +1,104 @@
-"""The gatekeeper's core: keys and ledger in memory, and the reply to every message. No I/O but the journal's.
+"""The gatekeeper's core: keys and ledger in memory, and the reply to every message. Its only I/O is the journal.
 
-`GatekeeperProcess` calls it from the threads of clients and of the database, which share one lock: neither holds it for
-longer than one message or one key. The clock is Unix time that never goes back.
+`GatekeeperProcess` calls it from the threads of clients and of the database, which share one lock, for one message or
+one key at a time. The clock is Unix time that never goes back.
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Journal, Ledger
-from deployments.limits.messages import MAX_VALID_S, Answer, Ask, Identified, Standing, SyncReply, SyncRequest
+from deployments.limits.messages import MAX_VALID_S, Answer, Ask, Identified, KeyUsage, SyncReply, SyncRequest
 from deployments.limits.window import Shortage
 from deployments.patience import USUAL, Patience
 from deployments.state.identity.keys import StoredKey
+from deployments.state.identity.principal import Principal
 
+_MAX_CHANGES = 10_000
 _CLIENT_SEEN_S = 5.0
 _CLIENT_REMEMBERED_S = 180.0
 _REPEATED_S = 1.0
-"""The overlap of two replies, in seconds: the reply before may be lost, so that each repeats the last loans of it."""
+"""The overlap of two replies, in seconds. Each repeats the last loans of the reply before, which may be lost."""
 
 
-class _Client:
-    __slots__ = ("has_replayed", "seen_at", "serial")
+class Keyring:
+    """All keys of the database as of `revision`, and the digests that changed lately."""
 
     def __init__(self) -> None:
-        self.serial = 0
-        self.seen_at = 0.0
-        self.has_replayed = False
+        self.revision = 0
+        self._by_id: dict[str, StoredKey] = {}
+        self._by_digest: dict[bytes, StoredKey] = {}
+        self._changes: deque[tuple[int, bytes]] = deque(maxlen=_MAX_CHANGES)
+        self._changes_known_from = 0
+
+    def apply(self, revision: int, changed: Iterable[StoredKey]) -> list[StoredKey]:
+        """Apply the changes up to `revision`; return those that were not applied before."""
+        applied = []
+        for key in changed:
+            known = self._by_id.get(key.key_id)
+            if known is not None and known.revision >= key.revision:
+                continue
+            applied.append(key)
+            for digest in {*self._digests(known), *self._digests(key)}:
+                self._note(key.revision, digest)
+            for digest in self._digests(known):
+                self._by_digest.pop(digest, None)
+            self._by_id[key.key_id] = key
+            if key.principal is not None:
+                for digest in self._digests(key):
+                    self._by_digest[digest] = key
+        self.revision = max(self.revision, revision)
+        return applied
+
+    def changes_since(self, revision: int) -> list[bytes] | None:
+        """Return the digests that changed after `revision`; None if the list does not reach back that far."""
+        if revision >= self.revision:
+            return []
+        if revision < self._changes_known_from:
+            return None
+        return [digest for at, digest in self._changes if at > revision]
+
+    def start_here(self) -> None:
+        """Clear the list of changes: the keys so far are the initial state."""
+        self._changes.clear()
+        self._changes_known_from = self.revision
+
+    def identify(self, digest: bytes, now: float) -> Identified:
+        """Return the holder of the secret with this digest at `now`, and its expiry."""
+        return Identified.of(self._by_digest.get(digest), digest, self.revision, now)
+
+    def principal(self, key_id: str) -> Principal | None:
+        """Return the principal of a key; None if it is unknown or revoked."""
+        key = self._by_id.get(key_id)
+        return None if key is None else key.principal
+
+    def _note(self, revision: int, digest: bytes) -> None:
+        if len(self._changes) == _MAX_CHANGES:
+            self._changes_known_from = self._changes[0][0]
+        self._changes.append((revision, digest))
+
+    @staticmethod
+    def _digests(key: StoredKey | None) -> list[bytes]:
+        if key is None:
+            return []
+        return [key.digest] if key.previous_digest is None else [key.digest, key.previous_digest]
+
+
+@dataclass(slots=True)
+class _Client:
+    serial: int = 0
+    seen_at: float = 0.0
+    has_replayed: bool = False
 
 
 class GatekeeperCore:
     """Answers the messages of clients.
 
-    If charges since `lost_since` are missing, it grants nothing for `Patience.recovery_s`, in which every client
-    reports what it was granted since. If none are missing, it grants nothing until every client that it remembers has
-    reported what it granted alone, for as long at most: one that does not know yet that the gatekeeper is back goes on
-    granting.
+    If charges since `lost_since` are missing, it grants nothing for `Patience.recovery_s`, the recovery time in which
+    clients report their grants. If none are missing, it grants nothing until every known client has reported the grants
+    that it made alone, for as long at most: a client goes on granting until it knows that the gatekeeper is back.
     """
 
     def __init__(
@@ -83,7 +146,7 @@ class GatekeeperCore:
                 revision=self.keyring.revision,
                 changed=self.keyring.changes_since(message.revision),
                 answers=answers,
-                standings=self._standings(message, now),
+                usage=self._usage(message, now),
                 num_clients=self._num_clients(now),
                 replay_after=self._lost_since if now < self._recovering_until and not client.has_replayed else None,
                 lent=self._lent_since(before - _REPEATED_S, now),
@@ -122,10 +185,10 @@ class GatekeeperCore:
         return now < self._recovering_until or (bool(self._unreported) and now < self._reports_until)
 
     def _note_report(self, message: SyncRequest) -> None:
-        """Count a client as reported once its second message is here.
+        """Count a client as reported after its second message.
 
-        The first may be an old one, sent again. It tells the client that the gatekeeper is back: nothing is granted
-        alone after its reply, and all that was before is in the second.
+        The first may be an old one, sent again. From its reply the client knows that the gatekeeper is back: it grants
+        nothing alone any more, and reports all earlier grants in the second.
         """
         if message.client_id not in self._unreported or message.is_replay:
             return
@@ -178,14 +241,14 @@ class GatekeeperCore:
         self.ledger.set_limits(key_id, principal.requests_per_minute, principal.tokens_per_minute)
         return True
 
-    def _standings(self, message: SyncRequest, now: float) -> dict[str, Standing]:
+    def _usage(self, message: SyncRequest, now: float) -> dict[str, KeyUsage]:
         touched = {ask.key_id for ask in message.asks}
         touched.update(posting.key_id for posting in message.refunds)
-        standings = {key_id: self.ledger.standing(key_id, now) for key_id in touched}
-        return {key_id: standing for key_id, standing in standings.items() if standing is not None}
+        found = {key_id: self.ledger.usage(key_id, now) for key_id in touched}
+        return {key_id: usage for key_id, usage in found.items() if usage is not None}
 
-    def _lent_since(self, at: float, now: float) -> dict[str, Standing]:
-        """Return what other regions were lent in the last minute, of keys that were lent since `at`."""
+    def _lent_since(self, at: float, now: float) -> dict[str, KeyUsage]:
+        """Return the loans to other regions in the last minute, for each key with a loan since `at`."""
         return {}
 
     def _num_clients(self, now: float) -> int:

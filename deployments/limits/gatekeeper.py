@@ -2,9 +2,9 @@
 
 No client waits for the database: changes of keys are polled, charges are written to a journal on the node at once and
 to the database every few seconds, and request records are written in batches. A restart restores the account of the
-last minute exactly, from snapshot and journal. One that stopped in peace has left nothing to the journal. Where the
-journal is gone (another node), nothing is granted for a second, while every client reports what it was granted since
-the last snapshot. Only the grants of clients that died with the node are lost.
+last minute exactly, from snapshot and journal. After a clean stop the journal is empty. If the journal is gone (on
+another node), nothing is granted for a second, while every client reports its grants since the last snapshot. Only the
+grants of clients that died with the node are lost.
 """
 
 import asyncio
@@ -17,20 +17,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.config import ConfigError
-from deployments.limits.core import GatekeeperCore
-from deployments.limits.journal import FileJournal
-from deployments.limits.keyring import Keyring
+from deployments.limits.core import GatekeeperCore, Keyring
+from deployments.limits.journal import FileJournal, restore_core
 from deployments.limits.messages import Identified, KeysUnread, Stopping, SyncReply, SyncRequest, TransportDown
 from deployments.limits.regions.core import RegionCore
 from deployments.limits.regions.link import RegionClient, RegionLink
 from deployments.limits.regions.messages import parse_request, render
-from deployments.limits.regions.proof import RegionTrust
-from deployments.limits.restoring import restore_core
 from deployments.limits.snapshots import Snapshot, load_snapshot, save_snapshot
+from deployments.proof import RegionTrust
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
-from deployments.state.regions.config import ResolvedRegion
+from deployments.state.regions import ResolvedRegion
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
 from deployments.waiting import BackgroundLoop
@@ -43,7 +41,7 @@ _RECORDS_PER_FLUSH = 5_000
 
 @dataclass(frozen=True)
 class Intervals:
-    """Seconds between two polls of keys, two snapshots, two writes of request records, and two looks for others'."""
+    """Seconds between two polls of keys, two snapshots, and two writes of request records."""
 
     key_poll_s: float = 0.2
     snapshot_s: float = 5.0
@@ -51,7 +49,7 @@ class Intervals:
 
 
 class GatekeeperProcess:
-    """Holds the keys and limits of the whole service, which has one: the actor.
+    """The keys and limits of the whole service, in its only gatekeeper.
 
     Its methods are called one at a time. Each raises TransportDown until the database has answered once.
     """
@@ -76,7 +74,7 @@ class GatekeeperProcess:
         try:
             starting.result(self._patience.start_s)
         except TimeoutError:
-            logger.warning("The database does not answer; the gatekeeper goes on trying.")
+            logger.warning("The database does not answer; the gatekeeper keeps trying.")
 
     def identify(self, digest: bytes) -> Identified:
         """Return the holder of a digest; for an unknown one, read changes of keys first, at most ten times a second.
@@ -90,7 +88,7 @@ class GatekeeperProcess:
             is_certain = time.monotonic() >= self._next_look_at
             if is_certain:
                 is_certain = self._poll_keys_now()
-                # After the look, which may cross an ocean: made-up secrets must leave time for others.
+                # After the look-up, which may cross an ocean: made-up secrets must leave time for others.
                 self._next_look_at = max(self._next_look_at, time.monotonic() + self._patience.look_again_s)
             identified = core.identify(digest)._replace(is_certain=is_certain)
             if identified.principal is None and not self._can_look:
@@ -108,7 +106,7 @@ class GatekeeperProcess:
         return self._ready().sync(request)
 
     def lend(self, request: bytes) -> bytes:
-        """Return the reply to another region's request for loans; both as `regions.messages` renders them.
+        """Return the reply to another region's request for quota loans, both in the form of `regions.messages`.
 
         Raises:
             ValueError: it is no request, or there are no other regions.
@@ -121,12 +119,12 @@ class GatekeeperProcess:
         return render(core.lend(parse_request(request)))
 
     def shares(self) -> dict[str, Any] | None:
-        """Return what is lent and borrowed, as `RegionCore.shares` has it; None where there is one region."""
+        """Return the quota loans, in the form of `RegionCore.shares`; None if there are no other regions."""
         core = self._ready()
         return core.shares() if isinstance(core, RegionCore) else None
 
     def refresh_keys(self) -> int:
-        """Read changes of keys now; return the revision that is known then."""
+        """Read changes of keys now; return the revision after that."""
         core = self._ready()
         self._poll_keys_now()
         return core.keyring.revision
@@ -143,11 +141,11 @@ class GatekeeperProcess:
         return self._epoch, self._durable.get(client_id, 0)
 
     def fingerprint(self) -> str:
-        """Return the digest of the configuration that this gatekeeper runs with."""
+        """Return the digest of this gatekeeper's configuration."""
         return fingerprint(self._state)
 
     def grant_no_more(self) -> None:
-        """Answer every client that the gatekeeper stops."""
+        """Grant no more, and announce the stop to every client."""
         self._is_stopping = True
 
     def stop(self) -> None:
@@ -231,9 +229,9 @@ class GatekeeperProcess:
             await self._save_snapshot(core)
 
     async def _save_snapshot(self, core: GatekeeperCore, *, is_last: bool = False) -> None:
-        """Save the keys that changed since the last snapshot; later changes are in the journal's next segment.
+        """Save the keys that changed since the last snapshot. Later changes are in the journal's next segment.
 
-        After one that `is_last` there are none.
+        After the last snapshot there are none.
         """
         journal, database = self._journal, self._database
         if journal is None or database is None:
@@ -275,7 +273,7 @@ class GatekeeperProcess:
 
 
 def fingerprint(state: ResolvedState) -> str:
-    """Return a digest of the configuration, which reveals no secret."""
+    """Return a digest of the configuration. It reveals no secret."""
     parts = (
         state.config.model_dump_json(),
         str(state.state_dir),

@@ -1,23 +1,36 @@
-"""The gatekeeper's journal: one line for each change of the ledger since the last snapshot, in files on its node.
+"""The gatekeeper's journal on its node, and the restart of the gatekeeper from snapshot and journal.
 
-The ledger writes it and a restart reads it. A line reaches the operating system before the change is answered, so a
-killed process loses none; it is not forced to disk, because a power cut also ends the requests that it would lose.
-Segments are numbered; once a snapshot is saved, the segments before it are deleted.
+The journal has a line for each change of the ledger since the last snapshot. A line reaches the operating system before
+the change is answered, so a killed process loses none; it is not forced to disk, because a power cut also ends the
+requests that it would lose. Segments are numbered; a saved snapshot deletes the segments before it.
 """
 
 import os
 import re
+import secrets
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from deployments.limits.ledger import Change
+from typing_extensions import override
+
+from deployments.limits.core import GatekeeperCore, Keyring
+from deployments.limits.ledger import Change, Journal, Ledger
 from deployments.limits.messages import Posting
+from deployments.limits.regions.core import RegionCore
+from deployments.limits.regions.ledger import RegionLedger
+from deployments.limits.snapshots import Snapshot
+from deployments.limits.window import WINDOW_S, Share
+from deployments.state.config import ResolvedState
+from deployments.state.database.clock import SteadyClock
 
 _KINDS = {"requests": "r", "tokens": "t"}
 _SEGMENT = re.compile(r"^([0-9a-f]{16,40})\.(\d+)$")
 
 
-class FileJournal:
-    """Implements `ledger.Journal`: journal `journal_id` in `directory`, which appends to its segment `segment`."""
+class FileJournal(Journal):
+    """Journal `journal_id` in `directory`, which appends to its segment `segment`."""
 
     def __init__(self, directory: Path, journal_id: str, segment: int) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -27,18 +40,18 @@ class FileJournal:
         self._pending: list[str] = []
         self._descriptor = self._open()
 
+    @override
     def note(self, change: Change) -> None:
-        """Buffer a change until the next flush."""
         posting = change.posting
         kind = _KINDS[posting.dimension]
         self._pending.append(f"{kind} {change.number} {posting.key_id} {posting.at!r} {posting.amount}\n")
 
+    @override
     def note_serial(self, client_id: str, serial: int) -> None:
-        """Buffer the last applied serial of a client until the next flush."""
         self._pending.append(f"s {serial} {client_id}\n")
 
+    @override
     def flush(self) -> None:
-        """Write the buffer to the file, in one write."""
         if self._pending:
             data = "".join(self._pending).encode()
             self._pending.clear()
@@ -72,7 +85,7 @@ class FileJournal:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
-class Recorded:
+class JournalContent:
     """The content of a journal from one segment on; `last_segment` is None if that segment is missing."""
 
     def __init__(self) -> None:
@@ -81,25 +94,94 @@ class Recorded:
         self.last_segment: int | None = None
 
 
-def read_journal(directory: Path, journal_id: str, first_segment: int) -> Recorded:
+def read_journal(directory: Path, journal_id: str, first_segment: int) -> JournalContent:
     """Return the content of a journal from `first_segment` on. A line cut off by a crash is left out."""
-    recorded = Recorded()
+    content = JournalContent()
     if not (directory / f"{journal_id}.{first_segment}").exists():
-        return recorded
+        return content
     segment = first_segment
     while (path := directory / f"{journal_id}.{segment}").exists():
         for line in path.read_text().splitlines(keepends=True):
             if line.endswith("\n"):
-                _read_line(line.split(), recorded)
-        recorded.last_segment = segment
+                _read_line(line.split(), content)
+        content.last_segment = segment
         segment += 1
-    return recorded
+    return content
 
 
-def _read_line(words: list[str], recorded: Recorded) -> None:
+def _read_line(words: list[str], content: JournalContent) -> None:
     if words[0] == "s":
-        recorded.serials[words[2]] = int(words[1])
+        content.serials[words[2]] = int(words[1])
         return
     dimension = "requests" if words[0] == "r" else "tokens"
     posting = Posting(words[2], dimension, float(words[3]), int(words[4]))  # type: ignore[arg-type]
-    recorded.changes.append(Change(int(words[1]), posting))
+    content.changes.append(Change(int(words[1]), posting))
+
+
+def restore_core(
+    state: ResolvedState, snapshot: Snapshot | None, keyring: Keyring, wake: Callable[[], None]
+) -> tuple[GatekeeperCore, FileJournal]:
+    """Return the core that continues from the last one, and its journal.
+
+    `wake` is called when this region wants to borrow from another.
+    """
+    restored = _restore(snapshot, state.state_dir / "limiter", partial(_create_ledger, state))
+    ledger, clock, journal, lost_since = restored.ledger, restored.clock, restored.journal, restored.lost_since
+    core: GatekeeperCore
+    if isinstance(ledger, RegionLedger):
+        region = state.region_name
+        core = RegionCore(
+            region, keyring, ledger, clock, journal=journal, lost_since=lost_since, patience=state.patience, wake=wake
+        )
+    else:
+        core = GatekeeperCore(keyring, ledger, clock, journal=journal, lost_since=lost_since, patience=state.patience)
+    core.restore_serials(restored.serials)
+    return core, journal
+
+
+def share_of(state: ResolvedState) -> Share:
+    """Return this region's share of every limit."""
+    region = state.region
+    return Share() if region is None else Share.of_region(region.name, [region.name, *region.others])
+
+
+class _Restored(NamedTuple):
+    """The restored account. Charges since `lost_since` may be missing; None if none are."""
+
+    clock: SteadyClock
+    ledger: Ledger
+    journal: FileJournal
+    serials: dict[str, int]
+    lost_since: float | None
+
+
+def _create_ledger(state: ResolvedState, journal: Journal) -> Ledger:
+    if state.region is None or not state.region.others:
+        return Ledger(journal)
+    return RegionLedger(share_of(state), frozenset(state.region.others), journal)
+
+
+def _restore(snapshot: Snapshot | None, directory: Path, create: Callable[[Journal], Ledger]) -> _Restored:
+    """Return the account in a ledger from `create`, with a journal in `directory`."""
+    if snapshot is None:
+        journal = FileJournal(directory, secrets.token_hex(8), 0)
+        return _Restored(SteadyClock(), create(journal), journal, {}, None)
+    content = read_journal(directory, snapshot.journal_id, snapshot.segment)
+    if content.last_segment is None:
+        journal = FileJournal(directory, secrets.token_hex(8), 0)
+    else:
+        journal = FileJournal(directory, snapshot.journal_id, content.last_segment + 1)
+    clock = SteadyClock(not_before=snapshot.at)
+    ledger = create(journal)
+    saved = {}
+    for charges in snapshot.charges:
+        ledger.restore(charges)
+        saved[charges.key_id] = charges.number
+    now = clock()
+    for change in content.changes:
+        if change.number > saved.get(change.posting.key_id, 0):
+            ledger.replay(change, now)
+    has_all = content.last_segment is not None or snapshot.serials is not None
+    is_whole = has_all or now - snapshot.at > WINDOW_S
+    serials = content.serials or snapshot.serials or {}
+    return _Restored(clock, ledger, journal, serials, None if is_whole else snapshot.at)

@@ -1,13 +1,12 @@
-"""The gatekeeper's account: what every key was charged in the last minute.
+"""The gatekeeper's account: the charges of every key in the last minute. Times are on the gatekeeper's clock.
 
-`GatekeeperCore` changes it, and each change is noted in the journal. Pure but for the journal. Times are on the
-gatekeeper's clock.
+`GatekeeperCore` changes it, and each change is noted in the journal, its only I/O.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from deployments.limits.messages import Ask, Lease, Posting, Standing
+from deployments.limits.messages import Ask, KeyUsage, Lease, Posting
 from deployments.limits.window import KeyLimits, Shortage
 
 
@@ -19,23 +18,20 @@ class Change(NamedTuple):
 
 
 class Journal(Protocol):
-    """Where changes are written before they are answered."""
+    """Has every change before it is answered."""
 
     def note(self, change: Change) -> None:
         """Buffer a change until the next flush."""
-        ...
 
     def note_serial(self, client_id: str, serial: int) -> None:
         """Buffer the last applied serial of a client until the next flush."""
-        ...
 
     def flush(self) -> None:
         """Write the buffer."""
-        ...
 
 
 class Charges(NamedTuple):
-    """Everything that one key is charged, as (at, amount), as of change `number`."""
+    """All charges of one key as (at, amount), as of change `number`."""
 
     key_id: str
     number: int
@@ -44,7 +40,7 @@ class Charges(NamedTuple):
 
 
 class Ledger:
-    """The limits and windows of all keys that were used lately."""
+    """The limits and windows of all keys in use."""
 
     def __init__(self, journal: Journal | None = None) -> None:
         self.number = 0
@@ -66,7 +62,7 @@ class Ledger:
         limits.requests_per_minute, limits.tokens_per_minute = requests_per_minute, tokens_per_minute
 
     def take(self, ask: Ask, now: float, valid_s: float, num_clients: int) -> Lease | Shortage:
-        """Return a lease that covers the ask, or the shortage; `valid_s` is how long the lease may be used."""
+        """Return a lease that covers the ask for `valid_s` seconds, or the shortage."""
         limits = self._keys[ask.key_id]
         at = now + valid_s
         taken = limits.take(
@@ -87,7 +83,7 @@ class Ledger:
         return Lease(at, taken.requests, taken.tokens)
 
     def refund(self, posting: Posting, now: float) -> None:
-        """Take back an unused charge, unless its minute is over."""
+        """Refund an unused charge, unless its minute is over."""
         limits = self._keys.get(posting.key_id)
         if limits is None:
             return
@@ -96,7 +92,7 @@ class Ledger:
             self._note(posting._replace(amount=-taken))
 
     def charge(self, posting: Posting) -> None:
-        """Add what was used without a lease, even beyond the limit."""
+        """Charge use without a lease, even beyond the limit."""
         self._limits_of(posting.key_id).window(posting.dimension).charge(posting.at, posting.amount)
         self._note(posting)
 
@@ -120,13 +116,13 @@ class Ledger:
             limits.tokens.charge(at, amount)
         self.number = max(self.number, charges.number)
 
-    def standing(self, key_id: str, now: float) -> Standing | None:
-        """Return how much of its minute a key has used; None if it has no limits here."""
+    def usage(self, key_id: str, now: float) -> KeyUsage | None:
+        """Return the usage of a key; None if it has no limits here."""
         limits = self._keys.get(key_id)
         if limits is None:
             return None
         reset_requests_s, reset_tokens_s = limits.requests.reset_s(now), limits.tokens.reset_s(now)
-        return Standing(limits.requests.used, reset_requests_s, limits.tokens.used, reset_tokens_s)
+        return KeyUsage(limits.requests.used, reset_requests_s, limits.tokens.used, reset_tokens_s)
 
     def take_changed(self) -> list[str]:
         """Return the keys that changed since the last call."""
@@ -134,11 +130,11 @@ class Ledger:
         return list(changed)
 
     def mark_changed(self, key_ids: Iterable[str]) -> None:
-        """Mark keys from `take_changed` as changed again, because they could not be saved."""
+        """Mark keys from `take_changed` as changed again after they could not be saved."""
         self._changed.update(key_ids)
 
     def charges(self, key_id: str, now: float) -> Charges:
-        """Return everything that a key is charged."""
+        """Return all charges of a key."""
         limits = self._keys.get(key_id)
         if limits is None:
             return Charges(key_id, self.number, [], [])

@@ -1,7 +1,7 @@
 """The messages between the gatekeeper and its clients, the ingress replicas: plain values over a transport.
 
 A sync carries the client's asks for leases, its refunds and charges, and the revision of the keys that it knows. The
-reply has the leases and the changes of keys since.
+reply has the leases, and the changes of keys since that revision.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from deployments.state.identity.keys import StoredKey
 from deployments.state.identity.principal import Principal
 
 MAX_VALID_S = 5.0
-"""How long a lease may be asked for."""
+"""The max validity of a lease."""
 
 
 class TransportDown(Exception):
@@ -22,7 +22,7 @@ class TransportDown(Exception):
 
 
 class Stopping(TransportDown):
-    """The gatekeeper answered that it is about to stop, for another to start. The call had no effect."""
+    """The gatekeeper is about to stop, and another will start. The call had no effect."""
 
 
 class KeysUnread(TransportDown):
@@ -32,8 +32,8 @@ class KeysUnread(TransportDown):
 class Identified(NamedTuple):
     """The holder of a digest as of `revision`; None if there is none.
 
-    `accepted_until` is in Unix seconds; None is for ever. If `is_certain` is false, no key was found but the database
-    was not read: there may be a new key.
+    `accepted_until` is in Unix seconds; None means for ever. If `is_certain` is false, no key was found, but the
+    database was not read and may have a new one.
     """
 
     revision: int
@@ -73,10 +73,10 @@ class Lease(NamedTuple):
     tokens: int
 
 
-class Crossing(NamedTuple):
-    """No room in this region, but another was asked for some: its answer is here in `again_s` seconds.
+class PendingLoan(NamedTuple):
+    """No room in this region, but another region is asked for a loan: its answer is expected in `again_s` seconds.
 
-    A request that cannot wait so long is refused for the shortage.
+    A request that cannot wait so long is denied for the shortage.
     """
 
     again_s: float
@@ -92,8 +92,8 @@ class Posting(NamedTuple):
     amount: int
 
 
-class Standing(NamedTuple):
-    """How much of its minute a key has used, and the seconds until all of that has expired."""
+class KeyUsage(NamedTuple):
+    """The used part of a key's minute, and the seconds until all of it has expired."""
 
     used_requests: int
     reset_requests_s: float
@@ -101,12 +101,13 @@ class Standing(NamedTuple):
     reset_tokens_s: float
 
 
-Answer = Lease | Shortage | Crossing
+NO_USAGE = KeyUsage(0, 0.0, 0, 0.0)
+Answer = Lease | Shortage | PendingLoan
 """The answer to an ask."""
 
 
 class SyncRequest(NamedTuple):
-    """The client's part of a sync. `refunds` and `charges` are applied once for each `serial`, even if repeated."""
+    """The request of a sync. `refunds` and `charges` are applied once for each `serial`, even if repeated."""
 
     client_id: str
     serial: int
@@ -119,21 +120,21 @@ class SyncRequest(NamedTuple):
 
 
 class SyncReply(NamedTuple):
-    """The gatekeeper's part of a sync.
+    """The reply of a sync.
 
     `answers` are in the order of the asks; None means to ask again in a moment. `changed` are the digests that changed
-    after the client's revision; None if it is too old to say. `replay_after` asks for everything that the client was
-    granted after that time, because the gatekeeper has lost its account of it.
+    after the client's revision, None if it is too old. If `replay_after` is set, the gatekeeper has lost its account,
+    and asks for all grants to the client after that time. `lent` are the loans to other regions in the last minute.
     """
 
     now: float
     revision: int
     changed: list[bytes] | None
     answers: list[Answer] | None
-    standings: dict[str, Standing]
+    usage: dict[str, KeyUsage]
     num_clients: int
     replay_after: float | None
-    lent: Mapping[str, Standing] = MappingProxyType({})
+    lent: Mapping[str, KeyUsage] = MappingProxyType({})
 
 
 class Transport(Protocol):
@@ -141,19 +142,15 @@ class Transport(Protocol):
 
     async def identify(self, digest: bytes) -> Identified:
         """Return the holder of a digest."""
-        ...
 
     async def sync(self, request: SyncRequest) -> SyncReply:
         """Return the gatekeeper's reply."""
-        ...
 
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
-        """Hand over request records numbered from `first`.
+        """Hand over request records, numbered from `first`.
 
-        Return the epoch of the gatekeeper's process, and the number below which all are in the database.
+        Return the epoch of the gatekeeper's process, and the number below which all records are in the database.
         """
-        ...
 
     async def refresh_keys(self) -> None:
-        """Have the gatekeeper read changes of keys now, so that a changed key counts from here on."""
-        ...
+        """Let the gatekeeper read changes of keys now, so that a changed key counts from here on."""

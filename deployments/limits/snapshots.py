@@ -1,4 +1,4 @@
-"""The gatekeeper's snapshots in the database: what every key was charged, and the journal segment that continues it.
+"""The gatekeeper's snapshots in the database: the charges of every key, and the journal segment that continues them.
 
 `GatekeeperProcess` saves one every few seconds and loads the last one when it starts.
 """
@@ -23,14 +23,14 @@ from deployments.state.database.tables.service import (
 _NAME = "gatekeeper"
 _ENTRY = struct.Struct("<dq")
 
-# A charge lies at most the validity of a lease in the future: all that was saved longer ago has expired.
+# A charge is at most the validity of a lease in the future: older rows have expired.
 _KEPT_S = 2 * WINDOW_S
 
 
 class Snapshot(NamedTuple):
-    """The charges saved at `at`; `segment` is the first of the journal that may have later changes.
+    """The charges saved at `at`; `segment` is the first segment of the journal with later changes.
 
-    `serials` are those of all clients where the gatekeeper stopped in peace: there are no later changes.
+    After a clean stop there are no later changes, and `serials` has those of all clients.
     """
 
     journal_id: str
@@ -41,9 +41,9 @@ class Snapshot(NamedTuple):
 
 
 async def load_snapshot(database: Database, region: str = "") -> Snapshot | None:
-    """Return the last snapshot of a region; None if there never was one.
+    """Return the last snapshot of a region; None if there is none.
 
-    A region without one continues from that of the time before it had a name.
+    A region that has just been named continues from the snapshot without a name.
     """
     found = None
     async with database.read() as connection:
@@ -60,13 +60,13 @@ async def load_snapshot(database: Database, region: str = "") -> Snapshot | None
     state, rows = found
     charged = [Charges(r.key_id, r.version, _unpack(r.requests), _unpack(r.tokens)) for r in rows]
     stopped = state.stopped or {}
-    # The version before this one leaves the column as it is when it saves a later snapshot.
+    # The version before does not update this column when it saves a later snapshot.
     serials = stopped["serials"] if stopped.get("at") == state.at else None
     return Snapshot(state.journal, state.segment, state.at, charged, serials)
 
 
 async def save_snapshot(database: Database, snapshot: Snapshot, region: str = "") -> None:
-    """Save the charged keys of a region's snapshot, beside those saved earlier, and its place in the journal."""
+    """Save the keys of a region's snapshot, beside those saved earlier, and its place in the journal."""
     states, charges = _tables_of(region)
     of_region = {"region": region} if region else {}
     rows = [
@@ -97,10 +97,9 @@ async def save_snapshot(database: Database, snapshot: Snapshot, region: str = ""
 
 
 async def used_in_minute(database: Database, key_ids: Sequence[str], now: float) -> dict[str, tuple[int, int]]:
-    """Return how many requests and tokens count against the minute of each key at `now`.
+    """Return the requests and tokens charged to the minute of each key at `now`, over all regions.
 
-    It is the sum over all regions, as of their last snapshots. Keys that were not charged are left out.
-    Room that is leased to an ingress replica counts as used.
+    They are as of the last snapshots. Leased room counts as used. Keys without charges are left out.
     """
     used: dict[str, tuple[int, int]] = {}
     async with database.read() as connection:
@@ -119,7 +118,7 @@ async def used_in_minute(database: Database, key_ids: Sequence[str], now: float)
 
 
 def _tables_of(region: str) -> tuple[Table, Table]:
-    """Return the tables of the state and the charges of a region, of the only one where it has no name."""
+    """Return the tables of state and charges: those of a region, or of a service without regions."""
     return (region_limiter_state, region_limiter_charges) if region else (limiter_state, limiter_charges)
 
 

@@ -8,20 +8,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import msgspec
 import orjson
 
-from deployments.channel.address import socket_path
 from deployments.channel.client import Address, Channel, connect
+from deployments.channel.connection import socket_path
 from deployments.channel.errors import ChannelError, Lost
-from deployments.channel.server import Capacity, ChannelServer, Reply
+from deployments.channel.server import Capacity, ChannelServer, Reply, Runner
 from deployments.channel.tls import TlsFiles
 from deployments.limits.messages import (
     Answer,
-    Ask,
-    Crossing,
+    KeyUsage,
     Lease,
-    Posting,
-    Standing,
+    PendingLoan,
     Stopping,
     SyncReply,
     SyncRequest,
@@ -35,7 +34,7 @@ _MAX_AT_ONCE: Final = 10_000  # One for each client.
 
 
 class SyncListener:
-    """The gatekeeper's end: answers syncs in a thread of its own."""
+    """The gatekeeper's end: answers syncs in its own thread."""
 
     def __init__(
         self,
@@ -61,9 +60,7 @@ class SyncListener:
         self._loop.stop()
 
 
-class _SyncRunner:
-    """Implements `Runner` over a gatekeeper's method."""
-
+class _SyncRunner(Runner):
     def __init__(self, sync: Callable[[SyncRequest], SyncReply]) -> None:
         self._sync = sync
 
@@ -71,7 +68,7 @@ class _SyncRunner:
         try:
             synced = self._sync(parse_request(body))
         except Stopping:
-            reply.end({})  # A reply without a body says so.
+            reply.end({})  # A reply without a body means that it stops.
             return
         except TransportDown as error:
             raise Lost(str(error)) from None
@@ -118,7 +115,7 @@ class SyncClient:
 
 
 def render(message: SyncRequest | SyncReply) -> bytes:
-    """Return a message as bytes. Where nothing was lent, a reply is as clients of the version before know it."""
+    """Return a message as bytes. Without loans, a reply has the form that clients of the version before know."""
     values: tuple[object, ...] = message
     if isinstance(message, SyncReply):
         values = (*message[:-1], *([message.lent] if message.lent else ()))
@@ -127,42 +124,32 @@ def render(message: SyncRequest | SyncReply) -> bytes:
 
 def parse_request(rendered: bytes) -> SyncRequest:
     """Return the request that was rendered."""
-    client_id, serial, revision, valid_s, asks, refunds, charges, is_replay = orjson.loads(rendered)
-    return SyncRequest(
-        client_id,
-        serial,
-        revision,
-        valid_s,
-        [Ask(*ask) for ask in asks],
-        [Posting(*posting) for posting in refunds],
-        [Posting(*posting) for posting in charges],
-        is_replay,
-    )
+    return msgspec.json.decode(rendered, type=SyncRequest)
 
 
 def parse_reply(rendered: bytes) -> SyncReply:
     """Return the reply that was rendered."""
-    now, revision, changed, answers, standings, num_clients, replay_after, *lent = orjson.loads(rendered)
+    now, revision, changed, answers, usage, num_clients, replay_after, *lent = orjson.loads(rendered)
     return SyncReply(
         now,
         revision,
         None if changed is None else [bytes.fromhex(digest) for digest in changed],
         None if answers is None else [_parse_answer(answer) for answer in answers],
-        _parse_standings(standings),
+        _parse_usage(usage),
         num_clients,
         replay_after,
-        _parse_standings(lent[0] if lent else {}),
+        _parse_usage(lent[0] if lent else {}),
     )
 
 
-def _parse_standings(standings: dict[str, list[Any]]) -> dict[str, Standing]:
-    return {key_id: Standing(*standing) for key_id, standing in standings.items()}
+def _parse_usage(usage: dict[str, list[Any]]) -> dict[str, KeyUsage]:
+    return {key_id: KeyUsage(*used) for key_id, used in usage.items()}
 
 
 def _parse_answer(answer: list[Any]) -> Answer:
     if len(answer) == len(Lease._fields):
         return Lease(*answer)
-    return Shortage(*answer) if len(answer) == len(Shortage._fields) else Crossing(answer[0], Shortage(*answer[1]))
+    return Shortage(*answer) if len(answer) == len(Shortage._fields) else PendingLoan(answer[0], Shortage(*answer[1]))
 
 
 def _plain(value: object) -> object:

@@ -1,13 +1,15 @@
-"""Sliding-minute limits. Pure: time is a parameter, and nothing here waits, logs or stores.
+"""Sliding-minute limits, and each region's share of them. Pure: time is a parameter.
 
-The ledger and its clients keep their counts in it. A charge made at `at` counts while `at <= now < at + 60`. It may lie
-in the future: a lease that may be used until `at` counts as if all of it were used at its last moment, so that no
-minute holds more than the limit, however late it is used. A refund names the `at` of its charge.
+A charge made at `at` counts while `at <= now < at + 60`. It may lie in the future: a lease that may be used until `at`
+counts as if all of it were used at its last moment, so that no minute holds more than the limit, however late the lease
+is used. A refund names the `at` of its charge.
 """
 
 from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
 from math import ulp
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 WINDOW_S = 60.0
 
@@ -21,6 +23,7 @@ EXACT_REQUESTS_PER_MINUTE = 120
 EXACT_TOKENS_PER_MINUTE = 1_000_000
 
 Dimension = Literal["requests", "tokens"]
+DIMENSIONS: tuple[Dimension, Dimension] = ("requests", "tokens")
 
 
 class Window:
@@ -73,7 +76,7 @@ class Window:
             self._amounts.insert(index, amount)
 
     def refund(self, at: float, amount: int, now: float) -> int:
-        """Take back up to `amount` of what was charged at `at`; return how much, 0 if it has expired."""
+        """Refund up to `amount` of the charge at `at`; return how much, 0 if it has expired."""
         if at + WINDOW_S <= now:
             return 0
         index = bisect_left(self._times, at, self._head)
@@ -126,7 +129,7 @@ def _until(then: float, now: float) -> float:
 
 
 class Shortage(NamedTuple):
-    """Why there is no room: the fields of `contract.Denied`."""
+    """A denial, with the fields of `contract.Denied`."""
 
     dimension: Dimension
     limit: int
@@ -136,7 +139,7 @@ class Shortage(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What was charged to a key's minute."""
+    """The requests and tokens that were charged to a key's minute."""
 
     requests: int
     tokens: int
@@ -203,3 +206,32 @@ class KeyLimits:
                 wait = self.tokens.wait_s(tokens, self.tokens_per_minute, now)
                 return Shortage("tokens", self.tokens_per_minute, self.tokens.used, tokens, wait)
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of every limit that one of `count` regions owns; the default is that of a single region.
+
+    A region's gatekeeper admits no more than its part, so that regions never exceed a limit together, even while they
+    cannot reach each other.
+    """
+
+    index: int = 0
+    count: int = 1
+
+    @classmethod
+    def of_region(cls, name: str, names: Iterable[str]) -> Self:
+        """Return the part of the region `name` among all `names`, which every region must list alike.
+
+        Raises:
+            ValueError: `name` is not among them.
+        """
+        ordered = sorted(set(names))
+        return cls(ordered.index(name), len(ordered))
+
+    def of(self, limit: int) -> int:
+        """Return this region's part of a limit; the parts of all regions add up to it."""
+        return limit // self.count + (self.index < limit % self.count)
+
+
+WHOLE = Share()

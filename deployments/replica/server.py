@@ -14,7 +14,7 @@ import ray
 from ray import serve
 from ray.serve.deployment import Application
 
-from deployments.channel.address import socket_path
+from deployments.channel.connection import socket_path
 from deployments.channel.server import Capacity, ChannelServer, Reply, Runner
 from deployments.channel.tls import TlsFiles
 from deployments.models.config import VLLM, BatchReplicas, ModelConfig, deployment_name

@@ -23,7 +23,8 @@ from deployments.state.database.dsn import has_password, one_form
 from deployments.state.identity.principal import Retention
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ObjectStoreConfig, ResolvedObjectStore, resolve_object_store
-from deployments.state.regions.config import RegionConfig, ResolvedRegion, resolve_region
+from deployments.state.regions import ResolvedRegion
+from deployments.state.regions.config import RegionConfig, resolve_region
 
 MIN_PEPPER_BYTES = 32
 MASTER_KEY_BYTES = 32

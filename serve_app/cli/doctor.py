@@ -28,7 +28,7 @@ from deployments.tools.web_search.providers import create_provider
 from serve_app.cli.supervise.front import describe_holder, front_stats_ports, is_free
 from serve_app.cli.supervise.process_tree import abandoned_processes
 from serve_app.config import ServiceConfig, check_file, read_file
-from serve_app.front.binary import HaproxyMissing, find_haproxy
+from serve_app.front.supervisor import HaproxyMissing, find_haproxy
 
 app = typer.Typer(help="Check configuration files, or show their schema.", no_args_is_help=True)
 

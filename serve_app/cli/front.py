@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +11,9 @@ import typer
 from pydantic import ValidationError
 
 from deployments.config import ConfigError
+from deployments.proof import FrontTrust
 from deployments.state.config import MIN_PEPPER_BYTES, StateConfig, resolve_state
+from deployments.state.regions import ResolvedRegion
 from deployments.state.regions.config import RegionConfig, resolve_region
 from serve_app.cli.supervise.front import (
     check_encrypted,
@@ -20,12 +22,11 @@ from serve_app.cli.supervise.front import (
     front_stats_host,
     front_stats_port,
     ingress_tls,
-    region_settings,
 )
 from serve_app.config import HttpConfig, read_file
-from serve_app.front.binary import HaproxyMissing, find_haproxy
 from serve_app.front.certificate import CertificateFailed, write_copies
-from serve_app.front.settings import FrontSettings, IngressTls, RegionSettings, supervisor_command
+from serve_app.front.settings import FrontSettings, IngressTls, choose_run_dir, supervisor_command
+from serve_app.front.supervisor import HaproxyMissing, find_haproxy
 
 
 def front(
@@ -83,11 +84,11 @@ def front(
         check_encrypted(host, tls, plain_http=plain_http)
         service = _read_service(config, os.environ)
         chosen_region = _choose_region(region, other_region, region_authority) or service.region
-        settings = FrontSettings.of_service(
-            service.state_dir,
-            service.pepper,
-            host=host,
-            port=port,
+        settings = FrontSettings(
+            choose_run_dir(service.state_dir),
+            host,
+            port,
+            FrontTrust.from_pepper(service.pepper),
             stats_host=front_stats_host(),
             stats_port=front_stats_port(),
             receive_timeout_s=service.http.receive_timeout_s,
@@ -106,7 +107,7 @@ def front(
     os.execv(sys.executable, supervisor_command(settings.save()))  # noqa: S606 - There is nothing for a shell to do.
 
 
-def _choose_region(name: str | None, others: list[str] | None, authority: Path | None) -> RegionSettings | None:
+def _choose_region(name: str | None, others: list[str] | None, authority: Path | None) -> ResolvedRegion | None:
     """Return the region in the options, None without --region.
 
     Raises:
@@ -123,8 +124,7 @@ def _choose_region(name: str | None, others: list[str] | None, authority: Path |
         )
     except ValidationError as error:
         raise ConfigError("\n".join(f"--region, --other-region: {fault['msg']}" for fault in error.errors())) from None
-    resolved = resolve_region(config)
-    return RegionSettings.of_region(resolved.name, resolved.others, None if authority is None else authority.absolute())
+    return replace(resolve_region(config), certificate_authority=None if authority is None else authority.absolute())
 
 
 def _choose_ingress_tls(authority: Path | None, name: str) -> IngressTls | None:
@@ -138,7 +138,7 @@ class _Service:
     pepper: bytes
     state_dir: Path
     http: HttpConfig
-    region: RegionSettings | None = None
+    region: ResolvedRegion | None = None
     ingress_tls: IngressTls | None = None
 
 
@@ -158,4 +158,4 @@ def _read_service(path: Path | None, environ: Mapping[str, str]) -> _Service:
         return _Service(state.pepper, state.state_dir, HttpConfig())
     _, service = read_file(path)
     state = resolve_state(service.state, environ, service.region)
-    return _Service(state.pepper, state.state_dir, service.http, region_settings(state), ingress_tls(service))
+    return _Service(state.pepper, state.state_dir, service.http, state.region, ingress_tls(service))

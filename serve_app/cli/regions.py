@@ -10,10 +10,16 @@ import typer
 from deployments.state.audit_log import command_line_actor
 from deployments.state.database.connection import Database
 from deployments.state.objects.copies import Backlog, PendingCopies
-from deployments.state.regions.leader import leaders
-from deployments.state.regions.register import Region, RegionRegister, RegionUnknown
-from deployments.state.regions.standbys import Standby, standbys
-from serve_app.cli.database import ConfigOption, DatabaseUrlOption, JsonOption, Place, StateDirOption, fail, run
+from deployments.state.regions.register import Region, RegionRegister, RegionUnknown, Standby, leaders, standbys
+from serve_app.cli.database import (
+    ConfigOption,
+    DatabaseUrlOption,
+    JsonOption,
+    Place,
+    StateDirOption,
+    fail,
+    run,
+)
 from serve_app.cli.output import print_json, print_table, render_time
 
 T = TypeVar("T")

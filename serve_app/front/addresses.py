@@ -1,4 +1,4 @@
-"""Addresses of ingress replicas: which there are on this node, and which of those that others name are its own."""
+"""Addresses of ingress replicas: those on this node, and whether an address is one of this node's."""
 
 import ipaddress
 import socket
@@ -16,15 +16,15 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Return the address as URLs have it."""
+        """Return the address as in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_address(text: str) -> Address:
-    """Return the address that is written as HOST:PORT.
+    """Return the address in a text of the form HOST:PORT.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it has another form.
     """
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -32,9 +32,10 @@ def parse_address(text: str) -> Address:
 
 
 def listening_on(first_port: int, last_port: int, tables: tuple[Path, ...] = _TABLES) -> set[Address]:
-    """Return where something listens on this node on a port from `first_port` to `last_port`.
+    """Return the addresses on this node with a listening port from `first_port` to `last_port`.
 
-    What listens on every interface is reached over loopback. Processes of other network namespaces are not seen.
+    A process that listens on every interface is returned with its loopback address. Processes in other network
+    namespaces are not found.
     """
     found = set()
     for table in tables:
@@ -63,12 +64,12 @@ def is_own(host: str) -> bool:
 
 
 def _reachable(kernel_host: str) -> str:
-    """Return the IP address that the kernel writes as hexadecimal words in its own byte order."""
+    """Return the IP address from the kernel's form, hexadecimal words in its own byte order."""
     words = [kernel_host[start : start + 8] for start in range(0, len(kernel_host), 8)]
     packed = b"".join(bytes.fromhex(word)[::-1] for word in words)
     address = ipaddress.ip_address(packed)
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     if address.is_unspecified:
-        return "127.0.0.1"  # A socket on :: takes IPv4 too, unless it is set not to.
+        return "127.0.0.1"  # A socket on :: takes IPv4 too, by default.
     return str(address)

@@ -1,6 +1,6 @@
 """The front's agent: finds the ingress replicas, and keeps the tables of the HAProxy processes.
 
-The supervisor starts it (`python -m serve_app.front.agent SETTINGS`) and starts it anew when it ends. Meanwhile HAProxy
+The supervisor starts it (`python -m serve_app.front.agent SETTINGS`) and restarts it when it ends. Meanwhile HAProxy
 goes on with the table that it has, and with its own health checks.
 """
 
@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from serve_app.front.addresses import Address, is_own, listening_on
-from serve_app.front.asking import Foreign, Introduction, NoAnswer, ask, ask_dashboard, ask_replica
-from serve_app.front.certificate import AuthorityKeeper, CertificateKeeper
-from serve_app.front.filling import end_streams, plan, silent, weigh, without_returning
-from serve_app.front.keeping import RegionKeeper
+from serve_app.front.asking import Handshake, NoAnswer, NotOurs, ask, ask_dashboard, ask_replica
+from serve_app.front.certificate import CertificateKeeper
+from serve_app.front.region import RegionKeeper
 from serve_app.front.rendering import LAST_RESORT, MAIN
-from serve_app.front.runtime import Runtime, RuntimeFailed, Slot
+from serve_app.front.runtime import Runtime, RuntimeFailed, Slot, end_streams, plan, silent, weigh, without_returning
 from serve_app.front.settings import NUM_PROXIES, FrontSettings, load_settings
 from serve_app.front.table import Table, load_table, save_table
 
@@ -31,18 +30,17 @@ _OVER_TLS = "https://"
 
 
 class Agent:
-    """Everything that one round after another brings up to date."""
+    """The state of one front, which each round brings up to date."""
 
     def __init__(self, settings: FrontSettings) -> None:
         self._settings = settings
         self._timings = settings.timings
         self._clock_offset = time.time() - time.monotonic()
-        self._trust = settings.trust
         self._runtimes = [
             Runtime(settings.socket_path(number), settings.timings.runtime_s) for number in range(NUM_PROXIES)
         ]
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ask")
-        self._asked: dict[Address, Future[Introduction | Foreign | NoAnswer]] = {}
+        self._asked: dict[Address, Future[Handshake | NotOurs | NoAnswer]] = {}
         self._ask_at: dict[Address, float] = {}
         self._lists: Future[set[Address]] | None = None
         self._silent_at: dict[Address, float] = {}
@@ -50,53 +48,49 @@ class Agent:
         self._lists_at = self._saved_at = 0.0
         self._is_changed = True
         self._num_failed = [0] * NUM_PROXIES
-        self._certificate = CertificateKeeper(settings, settings.tls) if settings.tls else None
-        self._authorities = [AuthorityKeeper(file, path) for file, path in settings.believed]
-        self._said: dict[Address, Introduction] = {}
+        self._certificate = CertificateKeeper(settings)
+        self._handshakes: dict[Address, Handshake] = {}
         self._region = (
             RegionKeeper(settings, settings.region, self._pool, self._now()) if settings.region is not None else None
         )
         self.table = self._first_table()
 
     def round(self) -> None:
-        """Look at everything once and bring the HAProxy processes to what was found."""
+        """Look at everything once, and update the HAProxy processes."""
         now = self._now()
         own = listening_on(self._settings.min_port, self._settings.max_port)
         self._ask_due(own, now)
         questions: list[Future[Any]] = [*self._asked.values()]
         wait(questions if self._lists is None else [*questions, self._lists], self._timings.hear_s)
         self._hear(own, now)
-        pictures = [self._look(number) for number in range(NUM_PROXIES)]
-        self._note_silent(pictures, now)
-        living = {slot.address for slots, _ in filter(None, pictures) for slot in slots if slot.is_up}
-        down = {slot.address for slots, _ in filter(None, pictures) for slot in slots if slot.is_down} - living
+        views = [self._look(number) for number in range(NUM_PROXIES)]
+        self._note_silent(views, now)
+        living = {slot.address for slots, _ in filter(None, views) for slot in slots if slot.is_up}
+        down = {slot.address for slots, _ in filter(None, views) for slot in slots if slot.is_down} - living
         self._is_changed |= self.table.note_checks(living, down, now)
         for address in self.table.forget(now, self._timings.forget_s):
-            logger.warning("%s is forgotten: nothing has spoken for it for a while.", address)
+            logger.warning("%s is removed: no proof or passing check for %g s.", address, self._timings.forget_s)
             self._is_changed = True
-        self._fill(pictures)
+        self._fill(views)
         self._save(now)
-        if self._certificate is not None:
-            self._certificate.keep(self._runtimes)
-        for authority in self._authorities:
-            authority.keep()
-        self._said = {address: said for address, said in self._said.items() if address in self.table.addresses()}
+        self._certificate.keep(self._runtimes)
+        self._handshakes = {one: last for one, last in self._handshakes.items() if one in self.table.addresses()}
         if self._region is not None:
-            is_ready = any(said.is_ready for address, said in self._said.items() if address in living)
-            is_drained = any(said.is_drained for said in self._said.values())
-            self._region.keep(self._runtimes, now, is_ready=is_ready, is_drained=is_drained)
+            is_ready = any(last.is_ready for address, last in self._handshakes.items() if address in living)
+            must_drain = any(last.is_drained for last in self._handshakes.values())
+            self._region.keep(self._runtimes, now, is_ready=is_ready, must_drain=must_drain)
 
     def _now(self) -> float:
-        """Return Unix seconds that no change of the clock moves."""
+        """Return Unix seconds, unaffected by changes of the system clock."""
         return time.monotonic() + self._clock_offset
 
     def _first_table(self) -> Table:
-        """Return what HAProxy has now, and what was saved just now; what was saved long ago is only asked."""
+        """Return HAProxy's servers and a recently saved table. The servers of an older table are only asked."""
         now = self._now()
         saved, saved_at = load_table(self._settings.table_path)
         table = saved if now - saved_at <= self._timings.fresh_s else Table()
         self._named_at = dict.fromkeys(saved.addresses(), now)
-        table.speak_for(table.addresses(), now)
+        table.note_seen(table.addresses(), now)
         for number in range(NUM_PROXIES):
             for slot in (self._look(number) or ((), ()))[0]:
                 if not slot.is_empty:
@@ -104,7 +98,7 @@ class Agent:
         return table
 
     def _look(self, number: int) -> tuple[list[Slot], list[Slot]] | None:
-        """Return the slots of both backends of a process; None where it does not say."""
+        """Return the slots of both backends of a process; None if it does not answer."""
         try:
             slots = self._runtimes[number].slots(MAIN), self._runtimes[number].slots(LAST_RESORT)
         except RuntimeFailed as error:
@@ -116,7 +110,7 @@ class Agent:
         return slots
 
     def _ask_due(self, own: set[Address], now: float) -> None:
-        """Ask those that are new and those that were not asked for a while, and now and then for the lists."""
+        """Ask new addresses, those that are due again, and from time to time for the lists."""
         if self._lists is None and now - self._lists_at >= self._timings.lists_s:
             self._lists_at = now
             self._lists = self._pool.submit(self._ask_lists)
@@ -128,21 +122,21 @@ class Agent:
                 self._asked[address] = self._pool.submit(self._ask, address)
 
     def _hear(self, own: set[Address], now: float) -> None:
-        """Take in the answers that have come."""
+        """Handle the answers that have come."""
         if self._lists is not None and self._lists.done():
             self._note_named(self._lists.result(), now)
             self._lists = None
         for address in [address for address, asked in self._asked.items() if asked.done()]:
             self._take(address, self._asked.pop(address).result(), own, now)
 
-    def _take(self, address: Address, said: Introduction | Foreign | NoAnswer, own: set[Address], now: float) -> None:
+    def _take(self, address: Address, answer: Handshake | NotOurs | NoAnswer, own: set[Address], now: float) -> None:
         known = address in self.table.addresses()
-        if isinstance(said, Foreign):
+        if isinstance(answer, NotOurs):
             self._ask_at[address] = now + self._timings.ask_others_s
             if self.table.drop(address):
                 logger.warning("%s is dropped: another program answers there.", address)
                 self._is_changed = True
-        elif isinstance(said, NoAnswer):
+        elif isinstance(answer, NoAnswer):
             self._ask_at[address] = now + (
                 self._timings.ask_s if known or address in own else self._timings.ask_others_s
             )
@@ -150,37 +144,37 @@ class Agent:
                 self._silent_at[address] = now
         else:
             self._ask_at[address] = now + self._timings.ask_s
-            self._said[address] = said
-            self._note_named(said.others, now)
+            self._handshakes[address] = answer
+            self._note_named(answer.others, now)
             if self.table.add(address, now, is_own=is_own(address.host)):
                 logger.info("%s is an ingress replica.", address)
                 self._is_changed = True
 
-    def _note_silent(self, pictures: list[tuple[list[Slot], list[Slot]] | None], now: float) -> None:
-        """Note whose node does not answer."""
+    def _note_silent(self, views: list[tuple[list[Slot], list[Slot]] | None], now: float) -> None:
+        """Note the replicas whose nodes do not answer."""
         self._silent_at = {one: at for one, at in self._silent_at.items() if now - at < self._timings.spare_s}
-        for slots, _ in filter(None, pictures):
+        for slots, _ in filter(None, views):
             for slot in silent(slots, self._timings.silent_s):
                 if slot.address not in self._silent_at:
-                    logger.warning("%s does not answer, nor does its node: its streams end.", slot.address)
+                    logger.warning("%s and its node do not answer: its streams end.", slot.address)
                 self._silent_at[slot.address] = now
 
     def _is_seen(self, address: Address) -> bool:
-        """Return whether it would be among those that were seen to listen on this node, if it did."""
+        """Return whether an address is on this node, and would be found if a process listened there."""
         return self._settings.min_port <= address.port <= self._settings.max_port and is_own(address.host)
 
-    def _ask(self, address: Address) -> Introduction | Foreign | NoAnswer:
+    def _ask(self, address: Address) -> Handshake | NotOurs | NoAnswer:
         region = self._settings.region.name if self._settings.region else ""
         try:
             over_tls = self._settings.ingress_tls is not None
-            return ask_replica(address, self._trust, self._timings.answer_s, region, over_tls=over_tls)
-        except (Foreign, NoAnswer) as error:
+            return ask_replica(address, self._settings.trust, self._timings.answer_s, region, over_tls=over_tls)
+        except (NotOurs, NoAnswer) as error:
             return error
         except (ValueError, KeyError, TypeError):
-            return Foreign(f"{address} has proved something that cannot be read.")
+            return NotOurs(f"{address} answers with a proof that cannot be read.")
 
     def _ask_lists(self) -> set[Address]:
-        """Return whom Serve's controller and other fronts name; nothing where they are away."""
+        """Return the replicas that Serve's controller and other fronts list; none while they are away."""
         named: set[Address] = set()
         if self._settings.dashboard:
             named |= ask_dashboard(self._settings.dashboard, self._timings.answer_s)
@@ -192,31 +186,33 @@ class Agent:
         host, _, port = seed.removeprefix(_OVER_TLS).rpartition(":")
         try:
             address = Address(host.strip("[]"), int(port))
-            return ask(address, self._trust, self._timings.answer_s, over_tls=seed.startswith(_OVER_TLS)).others
-        except (Foreign, NoAnswer, ValueError, KeyError, TypeError):
+            return ask(
+                address, self._settings.trust, self._timings.answer_s, over_tls=seed.startswith(_OVER_TLS)
+            ).others
+        except (NotOurs, NoAnswer, ValueError, KeyError, TypeError):
             return frozenset()
 
     def _note_named(self, named: Iterable[Address], now: float) -> None:
-        """Note whom a list names: they are asked for a while, and are not forgotten meanwhile."""
+        """Note the addresses on a list: they are asked for a while, and stay in the table meanwhile."""
         for address in named:
             self._named_at[address] = now
-        self.table.speak_for(named, now)
+        self.table.note_seen(named, now)
 
-    def _fill(self, pictures: list[tuple[list[Slot], list[Slot]] | None]) -> None:
+    def _fill(self, views: list[tuple[list[Slot], list[Slot]] | None]) -> None:
         known, spare_s = self.table.servers(), self._timings.spare_s
         servers = without_returning(known, self._silent_at, self._now(), spare_s)[: self._settings.num_slots]
         open_requests: dict[Address, int] = {}
-        for slots, _ in filter(None, pictures):
+        for slots, _ in filter(None, views):
             for slot in slots:
                 open_requests[slot.address] = open_requests.get(slot.address, 0) + slot.num_sessions
         weights = weigh(servers, open_requests)
         down = {server.address for server in servers if not server.is_up}
-        for number, picture in enumerate(pictures):
-            if picture is None:
+        for number, view in enumerate(views):
+            if view is None:
                 continue
             try:
-                gone = [slot for slot in picture[0] if slot.is_unreachable and slot.address in self._silent_at]
-                self._runtimes[number].send(end_streams(gone) + plan(*picture, weights, down))
+                gone = [slot for slot in view[0] if slot.is_unreachable and slot.address in self._silent_at]
+                self._runtimes[number].send(end_streams(gone) + plan(*view, weights, down))
             except RuntimeFailed as error:
                 logger.warning("HAProxy %d: %s", number, error)
 
@@ -232,7 +228,7 @@ class Agent:
 
 
 def main(path: Path, parent: int) -> None:
-    """Go round until the supervisor is gone."""
+    """Run rounds until the supervisor ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the supervisor, which ends this process.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s front agent: %(message)s", stream=sys.stderr)

@@ -1,4 +1,4 @@
-"""The agent's questions: is this an ingress replica of our service, and which others are there?"""
+"""The agent's questions: is this an ingress replica of our service, and which other replicas are there?"""
 
 import json
 import os
@@ -10,30 +10,30 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from deployments.proof import NONCE_HEADER, PROOF_HEADER, QUESTION_PATH, FrontTrust, is_same, new_nonce
 from serve_app.front.addresses import Address, parse_address
 from serve_app.front.timings import USUAL
-from serve_app.front.trust import NONCE_HEADER, PROOF_HEADER, QUESTION_PATH, FrontTrust, is_same, new_nonce
 
 _MAX_BYTES = 1024 * 1024
 REPLICA_NAME = "SERVE_REPLICA::"
-"""How Serve's name of a replica begins. Before replicas are ready its controller names proxies in their place, which
-pass the question on like everything else, and end with every request that goes through them."""
+"""The prefix of Serve's names of replicas. Before replicas are ready, Serve's controller lists proxies in their place.
+These pass the question on like any request, and break off every request when they end."""
 
 
-class Foreign(Exception):
-    """What listens there is another program, or an ingress of another service."""
+class NotOurs(Exception):
+    """Another program answers there, or an ingress of another service."""
 
 
 class NoAnswer(Exception):
-    """Nothing answers there now, or it is too busy to."""
+    """Nothing answers there now, or it is too busy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Introduction:
-    """What an ingress replica has said with proof: the port that it listens on, and the replicas that it knows.
+class Handshake:
+    """The proven answer of an ingress replica: the port that it listens on, and the other replicas that it knows.
 
-    `region` is its region's name, "" where there is only one. `is_ready` is whether a model has started, `is_drained`
-    whether the region is drained.
+    `region` is the name of its region, "" if there is only one. `is_ready` is whether a model has started, `is_drained`
+    whether the operator has drained the region.
     """
 
     port: int
@@ -43,14 +43,12 @@ class Introduction:
     is_drained: bool = False
 
 
-def ask(
-    address: Address, trust: FrontTrust, timeout_s: float = USUAL.answer_s, *, over_tls: bool = False
-) -> Introduction:
-    """Ask what listens at an address to introduce itself; a front passes the question on to an ingress.
+def ask(address: Address, trust: FrontTrust, timeout_s: float = USUAL.answer_s, *, over_tls: bool = False) -> Handshake:
+    """Return the handshake of the replica at an address. A front there passes the question on to a replica.
 
     Raises:
-        Foreign: it is none of ours.
-        NoAnswer: it did not answer.
+        NotOurs: the answer proves nothing.
+        NoAnswer: there was none.
     """
     nonce = new_nonce()
     status, headers, body = _get(
@@ -64,9 +62,9 @@ def ask(
     if status >= 500:
         raise NoAnswer(f"{address} answers {status}.")
     if not is_same(headers.get(PROOF_HEADER, ""), trust.prove_answer(nonce, body)):
-        raise Foreign(f"{address} proves nothing.")
+        raise NotOurs(f"{address} proves nothing.")
     said = json.loads(body)
-    return Introduction(
+    return Handshake(
         int(said["port"]),
         frozenset(map(parse_address, said["ingresses"])),
         str(said.get("region") or ""),
@@ -77,23 +75,23 @@ def ask(
 
 def ask_replica(
     address: Address, trust: FrontTrust, timeout_s: float, region: str = "", *, over_tls: bool = False
-) -> Introduction:
-    """Ask the replica at this very address, of this region, to introduce itself.
+) -> Handshake:
+    """Return the handshake of the replica that listens at this very address, in this region.
 
     Raises:
-        Foreign, NoAnswer: as `ask`; also Foreign where the answer is that of a replica elsewhere, passed on, or of
+        NotOurs, NoAnswer: as `ask`; also NotOurs if the answer was passed on from another replica, or comes from
             another region.
     """
-    introduction = ask(address, trust, timeout_s, over_tls=over_tls)
-    if introduction.port != address.port:
-        raise Foreign(f"{address} passes on what another one answers.")
-    if region and introduction.region and introduction.region != region:
-        raise Foreign(f"{address} belongs to the region {introduction.region}.")
-    return introduction
+    handshake = ask(address, trust, timeout_s, over_tls=over_tls)
+    if handshake.port != address.port:
+        raise NotOurs(f"{address} passes on the answer of another replica.")
+    if region and handshake.region and handshake.region != region:
+        raise NotOurs(f"{address} belongs to the region {handshake.region}.")
+    return handshake
 
 
 def ask_dashboard(url: str, timeout_s: float, environ: Mapping[str, str] = os.environ) -> frozenset[Address]:
-    """Return the replicas that Serve's controller names over Ray's dashboard; none where it cannot be asked."""
+    """Return the replicas that Serve's controller lists on Ray's dashboard; none if the dashboard is away."""
     parts = urlsplit(url)
     token = read_ray_token(environ)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -107,7 +105,7 @@ def ask_dashboard(url: str, timeout_s: float, environ: Mapping[str, str] = os.en
             for target in targets
             if target["name"].startswith(REPLICA_NAME)
         )
-    except (NoAnswer, Foreign, ValueError, KeyError, TypeError, AttributeError):
+    except (NoAnswer, NotOurs, ValueError, KeyError, TypeError, AttributeError):
         return frozenset()
 
 
@@ -128,15 +126,15 @@ def _get(
     except OSError as error:
         raise NoAnswer(f"{host}:{port} does not answer: {type(error).__name__}.") from None
     except (BadStatusLine, HTTPException):
-        raise Foreign(f"{host}:{port} does not speak HTTP.") from None
+        raise NotOurs(f"{host}:{port} does not speak HTTP.") from None
     finally:
         connection.close()
 
 
 def any_certificate() -> ssl.SSLContext:
-    """Return a context that believes every certificate, for questions that carry no secret.
+    """Return a context that accepts every certificate, for questions that carry no secret.
 
-    Those of fronts and replicas name the service, not their node. What they say of replicas proves itself.
+    The certificates of fronts and replicas name the service, not their node. Their answers carry a proof of their own.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -145,7 +143,7 @@ def any_certificate() -> ssl.SSLContext:
 
 
 def read_ray_token(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the token that Ray asks its clients for; None where there is none to read."""
+    """Return the token with which clients of Ray authenticate; None if there is none."""
     if token := environ.get("RAY_AUTH_TOKEN"):
         return token
     path = Path(environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")

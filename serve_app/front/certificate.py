@@ -1,32 +1,34 @@
-"""The front's certificate: read from the operator's files, and given to the HAProxy processes when the files change.
+"""HAProxy's copies of the operator's certificate and trusted authorities, renewed when the operator's files change.
 
-HAProxy takes a new certificate over its runtime socket, so no connection is lost. What it reads at its own start is a
-copy in the run directory, of a pair of files that belonged together when they were read: an operator's tools write one
-file after the other.
+HAProxy takes a new certificate over its runtime socket, so no connection is lost. At its own start it reads a copy in
+the run directory, made when certificate and key belonged together: an operator's tools write one file after the other.
+HAProxy cannot change the authorities of its servers while it runs, so the supervisor replaces the processes when those
+copies change.
 """
 
 import logging
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
+from deployments.files import FileMarks, write_private
 from deployments.private_folder import make_private_folder
-from serve_app.front.files import FileMarks, write_private
 from serve_app.front.runtime import Runtime, RuntimeFailed
-from serve_app.front.settings import FrontSettings, TlsFiles
+from serve_app.front.settings import NUM_PROXIES, FrontSettings, TlsFiles
 
 logger = logging.getLogger(__name__)
 
 
 class CertificateFailed(Exception):
-    """The files cannot be read, or do not belong together; the message says which."""
+    """The files cannot be read, or do not belong together; the message names them."""
 
 
 def read_certificate(files: TlsFiles) -> str:
-    """Return the chain and its key as one text in PEM, without empty lines.
+    """Return the chain and its key as one PEM text, without empty lines.
 
     Raises:
-        CertificateFailed: there is no such pair.
+        CertificateFailed: the files hold no such pair.
     """
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files.certificate, files.key, password=_no_password)
@@ -37,74 +39,11 @@ def read_certificate(files: TlsFiles) -> str:
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise CertificateFailed(f"{files.certificate} and {files.key}: {reason}.") from None
-    return "\n".join(line for line in text.splitlines() if line.strip()) + "\n"
-
-
-def _no_password() -> str:
-    raise ValueError("the key is encrypted; give it without a password")
-
-
-class CertificateKeeper:
-    """Keeps a front's HAProxy processes at the certificate in the operator's files."""
-
-    def __init__(self, settings: FrontSettings, files: TlsFiles) -> None:
-        self._path = settings.certificate_path
-        self._files = files
-        self._marks = FileMarks((files.certificate, files.key))
-        self._pem = ""
-        self._stale: set[int] = set()
-
-    def keep(self, runtimes: Sequence[Runtime]) -> None:
-        """Give a certificate that has changed to every process; one that cannot be used is logged once."""
-        if self._marks.have_changed():
-            try:
-                pem = read_certificate(self._files)
-            except CertificateFailed as error:
-                logger.error("The certificate stays as it is. %s", error)
-            else:
-                if pem != self._pem:
-                    write_private(self._path, pem)
-                    self._pem = pem
-                    self._stale = set(range(len(runtimes)))
-        for number in sorted(self._stale):
-            try:
-                runtimes[number].replace_certificate(self._path, self._pem)
-            except RuntimeFailed as error:
-                logger.warning("HAProxy %d does not take the certificate yet: %s", number, error)
-            else:
-                self._stale.discard(number)
-
-
-class AuthorityKeeper:
-    """Keeps HAProxy's copy of an operator's file of an authority.
-
-    HAProxy takes no other authority for its servers while it runs, so the supervisor replaces the processes when the
-    copy changes.
-    """
-
-    def __init__(self, file: str, path: Path) -> None:
-        """Take the operator's file, and the path of the copy."""
-        self._path = path
-        self._marks = FileMarks([file])
-        self._file = file
-        self._pem = path.read_text() if path.exists() else ""
-
-    def keep(self) -> None:
-        """Copy an authority that has changed; one that cannot be used is logged once."""
-        if not self._marks.have_changed():
-            return
-        try:
-            pem = read_authority(self._file)
-        except CertificateFailed as error:
-            logger.error("The authority stays as it is. %s", error)
-            return
-        if pem != self._pem:
-            write_private(self._path, pem)
-            self._pem = pem
+    return _without_empty_lines(text)
 
 
 def read_authority(file: str) -> str:
-    """Return the certificates in a file as one text in PEM, without empty lines.
+    """Return the certificates in a file as one PEM text, without empty lines.
 
     Raises:
         CertificateFailed: there are none.
@@ -116,19 +55,85 @@ def read_authority(file: str) -> str:
         raise CertificateFailed(f"{file}: holds no certificates.") from None
     except OSError as error:
         raise CertificateFailed(f"{file}: {error.strerror}.") from None
-    return "\n".join(line for line in text.splitlines() if line.strip()) + "\n"
+    return _without_empty_lines(text)
+
+
+class PemCopy:
+    """HAProxy's copy at `path` of the operator's `files`; `read` returns their content."""
+
+    def __init__(self, path: Path, files: Sequence[str], read: Callable[[], str]) -> None:
+        self.path = path
+        self.read = read
+        self.pem = path.read_text() if path.exists() else ""
+        self._marks = FileMarks(files)
+
+    def refresh(self) -> bool:
+        """Copy files that have changed; return whether the copy is new. Files that cannot be used are logged once."""
+        if not self._marks.have_changed():
+            return False
+        try:
+            pem = self.read()
+        except CertificateFailed as error:
+            logger.error("The certificate stays as it is. %s", error)
+            return False
+        if pem == self.pem:
+            return False
+        write_private(self.path, pem)
+        self.pem = pem
+        return True
+
+
+class CertificateKeeper:
+    """Keeps the copies up to date, and gives a new certificate to the HAProxy processes."""
+
+    def __init__(self, settings: FrontSettings) -> None:
+        self._authorities, self._certificate = _copies(settings)
+        self._stale = set(range(NUM_PROXIES))
+
+    def keep(self, runtimes: Sequence[Runtime]) -> None:
+        """Renew the copies, and give the certificate to every process that has another."""
+        for authority in self._authorities:
+            authority.refresh()
+        certificate = self._certificate
+        if certificate is None:
+            return
+        if certificate.refresh():
+            self._stale = set(range(len(runtimes)))
+        for number in sorted(self._stale) if certificate.pem else ():
+            try:
+                runtimes[number].replace_certificate(certificate.path, certificate.pem)
+            except RuntimeFailed as error:
+                logger.warning("HAProxy %d does not take the certificate yet: %s", number, error)
+            else:
+                self._stale.discard(number)
 
 
 def write_copies(settings: FrontSettings) -> None:
-    """Put what HAProxy reads at its start into the run directory: its certificate, and whom it believes.
+    """Write the certificate and the authorities that HAProxy reads at its start into the run directory.
 
     Raises:
         CertificateFailed: a file cannot be used.
-        OSError: it cannot be written.
+        OSError: a copy cannot be written.
     """
-    copies = [(path, read_authority(file)) for file, path in settings.believed]
-    if settings.tls is not None:
-        copies.append((settings.certificate_path, read_certificate(settings.tls)))
+    authorities, certificate = _copies(settings)
+    copies = [(copy.path, copy.read()) for copy in (*authorities, *filter(None, [certificate]))]
     make_private_folder(settings.run_dir)
     for path, pem in copies:
         write_private(path, pem)
+
+
+def _copies(settings: FrontSettings) -> tuple[list[PemCopy], PemCopy | None]:
+    """Return the copies of the authorities, and that of the certificate, None without TLS."""
+    authorities = [PemCopy(path, [file], partial(read_authority, file)) for file, path in settings.authorities]
+    if (tls := settings.tls) is None:
+        return authorities, None
+    files = [tls.certificate, tls.key]
+    return authorities, PemCopy(settings.certificate_path, files, partial(read_certificate, tls))
+
+
+def _without_empty_lines(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if line.strip()) + "\n"
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted; give it without a password")

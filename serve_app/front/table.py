@@ -1,27 +1,30 @@
-"""Which ingress replicas a front knows. Lists only add to it; a server leaves when nothing speaks for it any more.
+"""What a front knows, saved over restarts: the table of ingress replicas, and the state of its region.
 
-Pure but for loading and saving. Times are Unix seconds.
+Lists only add to the table; a server leaves it when no source lists it any more. Times are Unix seconds.
 """
 
-import json
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
+
+from deployments.files import write_private
 from serve_app.front.addresses import Address, parse_address
-from serve_app.front.files import write_private
 
 
 @dataclass(slots=True)
 class Server:
-    """An ingress replica that has proved to be one. `spoken_for_at` is when anything last spoke for it.
+    """An ingress replica that has proved to be one.
 
-    That is its own proof, a health check of HAProxy, or a list that names it. `is_up` is what the checks say.
+    `seen_at` is when it last proved itself, passed a health check of HAProxy, or was on a list. `is_up` is the result
+    of the last checks.
     """
 
     address: Address
     is_own: bool
-    spoken_for_at: float
+    seen_at: float
     is_up: bool = True
 
 
@@ -40,69 +43,110 @@ class Table:
         return {*self._servers}
 
     def add(self, address: Address, now: float, *, is_own: bool) -> bool:
-        """Take in a replica that has just proved to be one; return whether it is new."""
+        """Add a replica that has just proved itself; return whether it is new."""
         known = self._servers.get(address)
         self._servers[address] = Server(address, is_own, now, known is None or known.is_up)
         return known is None
 
-    def speak_for(self, addresses: Iterable[Address], now: float) -> None:
-        """Note that a health check or a list knows these; unknown ones stay unknown until they have proved it."""
+    def note_seen(self, addresses: Iterable[Address], now: float) -> None:
+        """Note that these were seen. An unknown one stays unknown until it has proved itself."""
         for address in addresses:
             if server := self._servers.get(address):
-                server.spoken_for_at = now
+                server.seen_at = now
 
     def note_checks(self, up: Collection[Address], down: Collection[Address], now: float) -> bool:
-        """Note for which the health checks succeed, and for which they fail; return whether that is new."""
-        self.speak_for(up, now)
+        """Note which servers pass their health checks; return whether that has changed for any."""
+        self.note_seen(up, now)
         turned = [one for one in self._servers.values() if one.address in (down if one.is_up else up)]
         for server in turned:
             server.is_up = not server.is_up
         return bool(turned)
 
     def drop(self, address: Address) -> bool:
-        """Take out what has turned out to be another program; return whether it was there."""
+        """Remove an address where another program answers; return whether it was in the table."""
         return self._servers.pop(address, None) is not None
 
     def forget(self, now: float, forget_s: float) -> list[Address]:
-        """Remove and return the servers that no source has listed for `forget_s` seconds."""
-        gone = [address for address, server in self._servers.items() if now - server.spoken_for_at > forget_s]
+        """Remove and return the servers that were not seen for `forget_s` seconds."""
+        gone = [address for address, server in self._servers.items() if now - server.seen_at > forget_s]
         for address in gone:
             del self._servers[address]
         return gone
 
 
+@dataclass(frozen=True, slots=True)
+class RegionState:
+    """Whether a region takes no requests, and the addresses of the fronts of each other region."""
+
+    is_drained: bool = True
+    addresses: Mapping[str, tuple[Address, ...]] = field(default_factory=dict)
+
+
+class _Row(NamedTuple):
+    address: str
+    is_own: bool
+    seen_at: float
+    is_up: bool = True
+
+
+class _SavedTable(msgspec.Struct):
+    saved_at: float
+    servers: list[_Row]
+
+
+class _SavedRegion(msgspec.Struct):
+    saved_at: float
+    addresses: dict[str, list[str]]
+    is_drained: bool = msgspec.field(name="is_left")  # The versions before wrote this name.
+
+
 def save_table(path: Path, table: Table, now: float) -> None:
-    """Write the table down in one step.
+    """Save the table in one step.
 
     Raises:
         OSError: the file cannot be written.
     """
-    servers = [[str(one.address), one.is_own, one.spoken_for_at, one.is_up] for one in table.servers()]
-    write_private(path, json.dumps({"saved_at": now, "servers": servers}))
+    rows = [_Row(str(one.address), one.is_own, one.seen_at, one.is_up) for one in table.servers()]
+    write_private(path, msgspec.json.encode(_SavedTable(now, rows)))
 
 
 def load_table(path: Path) -> tuple[Table, float]:
-    """Return the table that was saved last, and when; an empty one of time zero where there is none to be read."""
+    """Return the saved table, and when it was saved; an empty one of time zero if there is none."""
     try:
-        saved = json.loads(path.read_text())
-        servers = [
-            # The version before wrote down three things of each.
-            Server(parse_address(text), bool(own), float(at), all(map(bool, is_up)))
-            for text, own, at, *is_up in saved["servers"]
-        ]
-        return Table(servers), float(saved["saved_at"])
-    except (OSError, ValueError, KeyError, TypeError):
+        saved = msgspec.json.decode(path.read_bytes(), type=_SavedTable)
+        return Table(Server(parse_address(row.address), *row[1:]) for row in saved.servers), saved.saved_at
+    except (OSError, ValueError):
         return Table(), 0.0
 
 
 def fresh_servers(path: Path, now: float, fresh_s: float) -> list[tuple[Address, bool]]:
-    """Return the addresses of a table that was saved within `fresh_s` seconds, each with whether it is of this node.
+    """Return the addresses in a table saved within `fresh_s` seconds, each with whether it is on this node.
 
-    These are the replicas that are up; all, if none is. A process that has just begun takes each for one that is up.
-    Of an older table it gets none: other programs may listen there by now.
+    Only replicas that are up are returned, or all if none is: a new HAProxy process takes each for up. An older table
+    gives none, because other programs may listen on those ports by now.
     """
     table, saved_at = load_table(path)
     if not 0 <= now - saved_at <= fresh_s:
         return []
     servers = table.servers()
     return [(one.address, one.is_own) for one in [one for one in servers if one.is_up] or servers]
+
+
+def save_region(path: Path, state: RegionState, now: float) -> None:
+    """Save the state of the region.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    addresses = {name: [str(one) for one in known] for name, known in state.addresses.items()}
+    write_private(path, msgspec.json.encode(_SavedRegion(now, addresses, state.is_drained)))
+
+
+def load_region(path: Path, now: float, fresh_s: float) -> RegionState:
+    """Return the state saved within `fresh_s` seconds; a drained region without known addresses if there is none."""
+    try:
+        saved = msgspec.json.decode(path.read_bytes(), type=_SavedRegion)
+        addresses = {name: tuple(map(parse_address, known)) for name, known in saved.addresses.items()}
+    except (OSError, ValueError):
+        return RegionState()
+    return RegionState(saved.is_drained, addresses) if 0 <= now - saved.saved_at <= fresh_s else RegionState()

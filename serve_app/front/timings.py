@@ -1,7 +1,7 @@
 """The front's times: how often it looks, and how long it waits.
 
-They are saved with a front's settings, so that all of its processes have the same. Not here: what HAProxy allows
-clients and replicas (`rendering`), and what the operator sets (`FrontSettings`).
+They are saved with a front's settings, so that all of its processes have the same. The timeouts of clients and replicas
+are in `rendering`, those that the operator sets in `FrontSettings`.
 """
 
 from dataclasses import dataclass
@@ -45,12 +45,12 @@ class FrontTimings:
             "hold up what is done about it."
         ),
     ] = 0.25
-    ask_s: Annotated[float, Wait("Between two questions to an ingress replica, how it stands.")] = 2.0
+    ask_s: Annotated[float, Wait("Between two handshakes with an ingress replica.")] = 2.0
     ask_others_s: Annotated[
         float,
         Wait(
-            "Between two questions to what has not proved to be an ingress replica of the service, and between two "
-            "look-ups of another region's address."
+            "Between two questions to an address that has not proved to be an ingress replica of the service, and "
+            "between two look-ups of another region's address."
         ),
     ] = 10.0
     answer_s: Annotated[float, Wait("A replica, another front or Ray's dashboard, to answer a question.")] = 2.0
@@ -60,35 +60,35 @@ class FrontTimings:
     save_s: Annotated[
         float,
         Wait(
-            "Until what has not changed is written down again: the table, the standing of the region, and a replica's "
-            "entry in the register."
+            "Until unchanged state is saved again: the table, the state of the region, and a replica's entry in the "
+            "register."
         ),
     ] = 5.0
     fresh_s: Annotated[
         float,
         Wait(
-            "What was saved is believed for so long; older addresses are only asked. An address on a list is asked for "
-            "as long.",
+            "A saved table is used at a restart for this long; the addresses of an older one are only asked. An "
+            "address on a list is asked for as long.",
             _PAGE,
         ),
     ] = 60.0
-    forget_s: Annotated[float, Wait("Until a replica for which nothing speaks any more leaves the table.", _PAGE)] = (
-        30.0
-    )
+    forget_s: Annotated[
+        float, Wait("Until a replica without a proof, a passing check or a place on a list leaves the table.", _PAGE)
+    ] = 30.0
     silent_s: Annotated[
         float,
         Wait(
-            "Until the streams of a replica end after two checks that nobody on its node answered: about 4.5 seconds "
-            "in all. Longer than the keepalive of its connections: by then HAProxy has repeated elsewhere what had no "
-            "answer, which this would end.",
+            "Until the streams of a replica end after two checks that its node did not answer: about 4.5 seconds in "
+            "all. Longer than the keepalive of its connections: by then HAProxy has repeated the requests without an "
+            "answer at another replica, and this would end them.",
             _PAGE,
         ),
     ] = 3.0
     spare_s: Annotated[
         float,
         Wait(
-            "A replica whose node was cut off is spared for so long. Ray may have given the node up meanwhile, and "
-            "ends it then.",
+            "A replica whose node was cut off gets no requests for this long. Ray may have given the node up "
+            "meanwhile, and ends the replica then.",
             _PAGE,
         ),
     ] = 10.0
@@ -106,9 +106,9 @@ class FrontTimings:
     ] = 50.0
 
     # The region.
-    leave_after_s: Annotated[float, Wait("Without a replica that is ready, until the region is left.", _PAGE)] = 5.0
+    leave_after_s: Annotated[float, Wait("Without a ready replica, until the region is drained.", _PAGE)] = 5.0
     return_after_s: Annotated[
-        float, Wait("With a replica that is ready all the time, until a region that was left serves again.", _PAGE)
+        float, Wait("With a ready replica all the time, until a drained region serves again.", _PAGE)
     ] = 15.0
 
     # An ingress replica.
@@ -118,8 +118,3 @@ class FrontTimings:
 
 
 USUAL = FrontTimings()
-
-
-def to_ms(time_s: float) -> int:
-    """Return a time as HAProxy wants it."""
-    return round(time_s * 1000)

@@ -16,8 +16,7 @@ from deployments.limits.messages import TransportDown
 from deployments.state.database.connection import Database
 from deployments.state.objects.copies import Backlog, PendingCopies
 from deployments.state.objects.pair import PairedStore
-from deployments.state.regions.register import RegionRegister
-from deployments.state.regions.standbys import standbys
+from deployments.state.regions.register import RegionRegister, standbys
 from deployments.state.webhooks.queue import DeliveryQueue
 from deployments.waiting import Watch, repeat
 from serve_app.telemetry.series import (

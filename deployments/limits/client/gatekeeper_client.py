@@ -9,13 +9,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+from typing_extensions import override
+
 from deployments.limits.client.key_cache import KeyCache, StoredKeys
-from deployments.limits.client.leases import KeyLeases
+from deployments.limits.client.leases import KeyLeases, Leases
 from deployments.limits.client.sync_loop import SyncLoop
-from deployments.limits.contract import Decision, Denied, GatekeeperUnavailable, Granted, Quota
+from deployments.limits.contract import Decision, Denied, Gatekeeper, GatekeeperUnavailable, Granted, Quota
 from deployments.limits.messages import Ask, Transport
-from deployments.limits.shares import WHOLE, Share
-from deployments.limits.window import WINDOW_S
+from deployments.limits.window import WHOLE, WINDOW_S, Share
 from deployments.patience import USUAL, Patience
 from deployments.state.identity.keys import can_be_secret
 from deployments.state.identity.principal import Principal
@@ -31,11 +32,11 @@ _FORGET_S = 3 * WINDOW_S
 _GRANTED = Granted()
 
 
-class GatekeeperClient:
-    """Implements `contract.Gatekeeper` over a transport; `pepper` is the secret under which keys are digested.
+class GatekeeperClient(Gatekeeper):
+    """A `Gatekeeper` over a transport. Keys are digested under `pepper`.
 
-    While the gatekeeper is away, its replicas stay within `share` of every limit together.
-    `counts` counts events, for tests and benchmarks. A background task calls `tick`, unless `background` is false.
+    While the gatekeeper is away, its replicas together stay within `share` of every limit. `counts` counts events, for
+    tests and benchmarks. A background task calls `tick`, unless `background` is false.
     """
 
     def __init__(
@@ -52,9 +53,9 @@ class GatekeeperClient:
         background: bool = True,
     ) -> None:
         self._keys = KeyCache(transport, pepper, stored_keys, clock, wall, sleep, patience)
-        self._sync_loop = SyncLoop(transport, self._keys, clock, wall, sleep, patience, share)
+        self._leases = Leases()
+        self._sync_loop = SyncLoop(transport, self._keys, self._leases, clock, wall, sleep, patience, share)
         self.counts = self._sync_loop.counts
-        self._states = self._sync_loop.states
         self._clock = clock
         self._sleep = sleep
         self._patience = patience
@@ -63,46 +64,43 @@ class GatekeeperClient:
         self._active_at = float("-inf")
         self._swept_at = float("-inf")
 
+    @override
     async def identify(self, secret: str) -> Principal | None:
-        """Return the holder of a secret; None if it is unknown, revoked or expired.
-
-        Raises:
-            GatekeeperUnavailable: the gatekeeper has been away for too long; or the key is not cached, the gatekeeper
-                is away or does not know it, and the database is away.
-        """
         return await self.identify_digest(self._keys.digest(secret)) if can_be_secret(secret) else None
 
+    @override
     async def can_check_keys(self) -> bool:
-        """Return whether the gatekeeper answers; without it, whether the database does."""
         await self._sync_loop.sync()
         return self._sync_loop.away_since is None or await self._keys.can_read_stored()
 
+    @override
     def digest(self, secret: str) -> bytes:
-        """Return the 32 bytes under which a secret is known; they do not tell it."""
         return self._keys.digest(secret)
 
+    @override
     async def identify_digest(self, digest: bytes) -> Principal | None:
-        """Return the holder of the secret with this digest; as `identify` otherwise."""
         keys = self._keys
         known = keys.get(digest)
         if known is None or self._clock() >= keys.trusted_until:
             return await self._identify_slowly(digest)
         return keys.accepted(known)
 
+    @override
     async def admit(self, principal: Principal) -> Decision:
-        """Charge one request to the key's minute."""
-        state = self._states.get(principal.key_id) or self._new_state(principal)
-        state.used_at = now = self._clock()
+        now = self._clock()
+        state = self._leases.of(principal, now)
+        state.used_at = now
         if state.requests.take(1, now):
             return state.requests.granted
         return await self._ask(state, principal, 1, 0, now)
 
+    @override
     async def reserve(self, principal: Principal, tokens: int) -> Decision:
-        """Charge tokens to the key's minute before they are used."""
         if tokens <= 0:
             return _GRANTED
-        state = self._states.get(principal.key_id) or self._new_state(principal)
-        state.used_at = now = self._clock()
+        now = self._clock()
+        state = self._leases.of(principal, now)
+        state.used_at = now
         if state.tokens.take(tokens, now):
             return state.tokens.granted
         if tokens > principal.tokens_per_minute:
@@ -110,55 +108,48 @@ class GatekeeperClient:
             return Denied("tokens", principal.tokens_per_minute, used, tokens, None)
         return await self._ask(state, principal, 0, tokens, now)
 
+    @override
     def settle(self, principal: Principal, *, granted: Granted, reserved: int, used: int) -> None:
-        """Correct a reservation to what was used; the next tick reports it to the gatekeeper."""
         unused = reserved - used
         if unused == 0:
             return
-        state = self._states.get(principal.key_id) or self._new_state(principal)
+        state = self._leases.of(principal, self._clock())
         if unused > 0:
             state.refund("tokens", granted.at, unused)
         else:
             state.charge(self._sync_loop.now_at(), -unused)
-        self._sync_loop.unreported.add(state)
+        self._leases.unreported.add(state)
         if self._ticking is None:
             self._start_ticking()
 
+    @override
     def quota(self, principal: Principal) -> Quota:
-        """Return what the key has left, as this process knows it."""
-        state = self._states.get(principal.key_id) or self._new_state(principal)
-        return state.quota(principal, self._clock())
+        now = self._clock()
+        return self._leases.of(principal, now).quota(principal, now)
 
     async def tick(self) -> None:
-        """Renew leases, refund what was not used, and sync with the gatekeeper when that is due."""
+        """Renew leases, refund unused room, and sync with the gatekeeper when that is due."""
         sync_loop, now = self._sync_loop, self._clock()
         if sync_loop.away_since is None:
-            for state in sync_loop.live:
+            for state in self._leases.live:
                 if now - state.used_at < _RENEW_S and not state.is_asking:
                     self._renew(state, now)
-        for state in [state for state in sync_loop.live if state.expire(now)]:
-            sync_loop.live.discard(state)
-            if state.refunds:
-                sync_loop.unreported.add(state)
+        self._leases.expire(now)
         if now - self._swept_at >= WINDOW_S:
             self._swept_at = now
-            self._forget(now)
+            self._leases.forget(now, _FORGET_S)
             sync_loop.own_share.forget()
         has_news = sync_loop.away_since is None and sync_loop.is_due
         if has_news or now - sync_loop.tried_at >= _SYNC_INTERVAL_S - TICK_S / 2:
             await sync_loop.sync()
 
     async def close(self) -> None:
-        """Refund everything that is leased, and stop."""
+        """Refund all leases, and stop."""
         if self._ticking is not None:
             self._ticking.cancel()
             await asyncio.gather(self._ticking, return_exceptions=True)
         sync_loop = self._sync_loop
-        for state in self._states.values():
-            state.release("requests")
-            state.release("tokens")
-            if state.refunds:
-                sync_loop.unreported.add(state)
+        self._leases.release_all()
         if sync_loop.has_unreported and sync_loop.away_since is None:
             await sync_loop.sync()
         await sync_loop.stop()
@@ -196,7 +187,7 @@ class GatekeeperClient:
                 return decision
         if tokens and state.tokens.left:
             state.release("tokens")
-            sync_loop.unreported.add(state)
+            self._leases.unreported.add(state)
         spare_requests = spare_tokens = 0
         if not state.is_asking:
             state.grow(state.requests if requests else state.tokens, now)
@@ -222,29 +213,21 @@ class GatekeeperClient:
             spare_tokens = state.tokens.renew_for(_SPARE) if of_tokens else 0
             self._sync_loop.ask_ahead(state, Ask(state.key_id, 0, 0, spare_requests, spare_tokens))
 
-    def _new_state(self, principal: Principal) -> KeyLeases:
-        state = self._states[principal.key_id] = KeyLeases(principal)
-        state.used_at = self._clock()
-        return state
-
     def _start_ticking(self) -> None:
         if self._background:
             self._ticking = asyncio.get_running_loop().create_task(self._tick_while_active())
 
     async def _tick_while_active(self) -> None:
         sync_loop = self._sync_loop
-        has_regions = sync_loop.own_share.has_others  # They are lent room of keys that are not in use here.
+        has_regions = sync_loop.own_share.has_others  # They borrow room of keys that are not in use here.
         try:
             while (
-                has_regions or self._clock() - self._active_at < _ACTIVE_S or sync_loop.has_unreported or sync_loop.live
+                has_regions
+                or self._clock() - self._active_at < _ACTIVE_S
+                or sync_loop.has_unreported
+                or self._leases.live
             ):
                 await self._sleep(TICK_S)
                 await self.tick()
         finally:
             self._ticking = None
-
-    def _forget(self, now: float) -> None:
-        """Drop keys without recent use."""
-        for key_id, state in list(self._states.items()):
-            if state.is_idle(now, _FORGET_S):
-                del self._states[key_id]

@@ -5,37 +5,50 @@ A cached key is trusted for `Patience.trust_s` after a sync; a request that come
 
 import asyncio
 import hmac
+import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from deployments.limits.contract import GatekeeperUnavailable
 from deployments.limits.messages import Identified, SyncReply, Transport, TransportDown
-from deployments.patience import Patience
+from deployments.patience import USUAL, Patience
+from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.principal import Principal
 
 _UNKNOWN_S = 1.0
 _LOOKS = 4
 _LONGEST_RETRY = 8
-"""How many times longer than at first the pause between two tries becomes: made-up secrets must leave time for others.
-"""
+"""The longest pause between two tries, in multiples of the first: made-up secrets must leave time for others."""
+_MAX_READS = 4
+"""Keys read at once, so that made-up secrets cannot take all connections to the database."""
 _MAX_UNKNOWN = 10_000
 _MAX_KNOWN = 100_000
 _NO_DIGEST = bytes(32)
-"""The digest of no key: any shows whether keys can be read."""
+"""The digest of no key. Any digest shows whether keys can be read."""
 
 
-class StoredKeys(Protocol):
-    """The keys of the database; `stored_keys.StoredKeys` reads them."""
+class StoredKeys:
+    """Finds the holder of a digest in the database, while the gatekeeper does not answer."""
+
+    def __init__(self, store: KeyStore, patience: Patience = USUAL, wall: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._patience = patience
+        self._wall = wall
+        self._reads = asyncio.Semaphore(_MAX_READS)
 
     async def identify(self, digest: bytes) -> Identified | None:
-        """Return the holder of a digest; None if the database does not answer."""
+        """Return the holder of a digest; None if the database does not answer either."""
+        try:
+            async with asyncio.timeout(self._patience.stored_key_s), self._reads:
+                revision, key = await self._store.find(digest)
+        except Exception:  # For any reason: the request is refused as without a database.
+            return None
+        return Identified.of(key, digest, revision, self._wall())
 
 
 class KeyCache:
-    """Digests and their holders, as the gatekeeper returned them; unknown digests are cached for a second.
+    """Digests under `pepper`, and their holders. Unknown digests are cached for a second.
 
-    `pepper` is the secret of all digests.
-    Without an answer of the gatekeeper, a digest that is not cached is looked up in `stored`, if there is one.
+    While the gatekeeper does not answer, digests that are not cached are looked up in `stored`, if there is one.
     """
 
     def __init__(
@@ -126,7 +139,7 @@ class KeyCache:
                     return stored
                 left_s = deadline - self._clock()
                 if left_s <= 0:
-                    raise GatekeeperUnavailable("Nobody can tell at the moment whether there is this key.") from None
+                    raise GatekeeperUnavailable("The key cannot be looked up at the moment.") from None
                 await self._sleep(min(retry_s, left_s))
                 retry_s = min(2 * retry_s, _LONGEST_RETRY * self._patience.retry_s)
                 continue

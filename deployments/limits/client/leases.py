@@ -1,39 +1,41 @@
-"""What an ingress replica holds of one key's minute: leases, refunds to report, and the last standing.
+"""The leases of an ingress replica: room of each key's minute, and the refunds and charges to report.
 
-`GatekeeperClient` takes from it, and `SyncLoop` fills it and reports its refunds and charges. Times named `at` are on
-the gatekeeper's clock, all others on this process's monotonic clock. Nothing here waits.
+`GatekeeperClient` takes room from them. `SyncLoop` fills them, and reports their refunds and charges. Times named `at`
+are on the gatekeeper's clock, all others on this process's monotonic clock. Nothing here waits.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from deployments.limits.contract import Denied, Granted, Quota
-from deployments.limits.messages import Lease, Posting, Standing
-from deployments.limits.window import Dimension, KeyLimits, Shortage
+from deployments.limits.messages import KeyUsage, Lease, Posting
+from deployments.limits.window import DIMENSIONS, Dimension, KeyLimits, Shortage
 from deployments.state.identity.principal import Principal
 
-# A refusal is remembered this long; room that other replicas refund is not seen before.
+# A denial is remembered this long. Refunds of other replicas are noticed after it.
 DENIAL_S = 0.25
 
 _MAX_SPARE = 1_000_000_000
+_NONE = Granted()
 
 
+@dataclass(slots=True, eq=False)
 class LeasedRoom:
-    """What is left of a lease in one dimension, usable until `until`.
+    """The rest of a lease in one dimension, usable until `until`.
 
-    `spare` is what the next lease should hold beyond the need. `need` is the most that a single recent request needed;
-    each new lease lowers it by an eighth.
+    `spare` is the room wanted beyond the need in the next lease. `need` is the largest need of a recent request; each
+    new lease lowers it by an eighth.
     """
 
-    __slots__ = ("granted", "left", "need", "size", "spare", "until")
-
-    def __init__(self) -> None:
-        self.left = 0
-        self.size = 0
-        self.spare = 0
-        self.need = 0
-        self.until = 0.0
-        self.granted = Granted()
+    left: int = 0
+    size: int = 0
+    spare: int = 0
+    need: int = 0
+    until: float = 0.0
+    granted: Granted = _NONE
 
     def take(self, amount: int, now: float) -> bool:
-        """Take an amount out of the lease; return False if too little is left, or the lease has ended."""
+        """Take an amount from the lease; return False if too little is left, or the lease has ended."""
         if amount > self.need:
             self.need = amount
         if self.left < amount or now >= self.until:
@@ -56,51 +58,38 @@ class LeasedRoom:
         return self.spare_for(requests)
 
     def spare_for(self, requests: int) -> int:
-        """Return the spare room of the next lease: what was used lately, and at least what `requests` need."""
+        """Return the spare room of the next lease: the recent use, and at least the need of `requests` requests."""
         self.spare = max(self.spare, requests * self.need)
         self.need -= self.need // 8
         return self.spare
 
 
+@dataclass(slots=True, eq=False)
 class KeyLeases:
-    """The leases of one key in this process; `principal` is as of its last ask.
+    """The leases of one key in this process. `principal` is as of its last ask.
 
-    `mirror` counts what this process was granted in the last minute.
+    `mirror` counts the grants to this process in the last minute.
     """
 
-    __slots__ = (
-        "_denied",
-        "_denied_at",
-        "charges",
-        "is_asking",
-        "key_id",
-        "mirror",
-        "principal",
-        "refunds",
-        "requests",
-        "standing",
-        "standing_at",
-        "tokens",
-        "used_at",
-    )
+    principal: Principal
+    key_id: str = field(init=False)
+    requests: LeasedRoom = field(default_factory=LeasedRoom)
+    tokens: LeasedRoom = field(default_factory=LeasedRoom)
+    mirror: KeyLimits = field(default_factory=lambda: KeyLimits(0, 0))
+    refunds: dict[tuple[Dimension, float], int] = field(default_factory=dict)
+    charges: list[Posting] = field(default_factory=list)
+    usage: KeyUsage | None = None
+    usage_at: float = 0.0
+    used_at: float = 0.0
+    is_asking: bool = False
+    _denied: dict[str, Denied] = field(default_factory=dict)
+    _denied_at: float = 0.0
 
-    def __init__(self, principal: Principal) -> None:
-        self.key_id = principal.key_id
-        self.principal = principal
-        self.requests = LeasedRoom()
-        self.tokens = LeasedRoom()
-        self.mirror = KeyLimits(0, 0)
-        self.refunds: dict[tuple[Dimension, float], int] = {}
-        self.charges: list[Posting] = []
-        self.standing: Standing | None = None
-        self.standing_at = 0.0
-        self.used_at = 0.0
-        self.is_asking = False
-        self._denied: dict[str, Denied] = {}
-        self._denied_at = 0.0
+    def __post_init__(self) -> None:
+        self.key_id = self.principal.key_id
 
     def accept(self, lease: Lease, requests: int, tokens: int, until: float, now: float) -> Granted:
-        """Add a lease of which `requests` and `tokens` are used at once; keep the rest until `until`."""
+        """Add a lease; use `requests` and `tokens` of it at once, and keep the rest until `until`."""
         granted = Granted(lease.at)
         if lease.requests:
             self._keep("requests", lease.requests, requests, granted, until, now)
@@ -109,7 +98,7 @@ class KeyLeases:
         return granted
 
     def refund(self, dimension: Dimension, at: float, amount: int) -> None:
-        """Note a refund of what was charged at `at`."""
+        """Note a refund of a charge at `at`."""
         place = (dimension, at)
         self.refunds[place] = self.refunds.get(place, 0) + amount
         self._denied.pop(dimension, None)
@@ -120,17 +109,16 @@ class KeyLeases:
             held.spare = min(2 * held.spare, _MAX_SPARE)
 
     def release(self, dimension: Dimension) -> None:
-        """Refund what is left of a lease."""
+        """Refund the rest of a lease."""
         held = self._held(dimension)
         if held.left:
             self.refund(dimension, held.granted.at, held.left)
             held.left = 0
 
     def expire(self, now: float) -> bool:
-        """Refund what ended leases did not use, and expect the same use next time; return whether all have ended."""
+        """Refund the rest of ended leases, and expect the same use next time; return whether all have ended."""
         is_over = True
-        dimension: Dimension
-        for dimension in ("requests", "tokens"):
+        for dimension in DIMENSIONS:
             held = self._held(dimension)
             if not held.left:
                 continue
@@ -142,12 +130,12 @@ class KeyLeases:
         return is_over
 
     def remember(self, denied: Denied, now: float) -> None:
-        """Remember a refusal for a moment."""
+        """Remember a denial for `DENIAL_S`."""
         self._denied_at = now
         self._denied[denied.dimension] = denied
 
     def recall(self, requests: int, tokens: int, now: float) -> Denied | None:
-        """Return the remembered refusal of this much, with the remaining wait; None if there is none."""
+        """Return a remembered denial of this amount, with the remaining wait; None if there is none."""
         elapsed = now - self._denied_at
         if elapsed >= DENIAL_S:
             return None
@@ -187,15 +175,15 @@ class KeyLeases:
         self.charges.append(Posting(self.key_id, "tokens", at, tokens))
 
     def granted_after(self, at: float, now_at: float) -> list[Posting]:
-        """Return what was granted after `at` and not refunded; this clears the refunds and charges to report."""
+        """Return the grants after `at` that were not refunded; this clears the refunds and charges to report."""
         self.take_postings(now_at)
         postings = [Posting(self.key_id, "requests", t, a) for t, a in self.mirror.requests.entries() if t > at]
         return postings + [Posting(self.key_id, "tokens", t, a) for t, a in self.mirror.tokens.entries() if t > at]
 
     def quota(self, principal: Principal, now: float) -> Quota:
-        """Return what is left of the minute, from the last standing and the leases."""
-        used_requests, reset_requests_s, used_tokens, reset_tokens_s = self.standing or (0, 0.0, 0, 0.0)
-        elapsed = now - self.standing_at
+        """Return the room left in the minute, from the last usage and the leases."""
+        used_requests, reset_requests_s, used_tokens, reset_tokens_s = self.usage or (0, 0.0, 0, 0.0)
+        elapsed = now - self.usage_at
         if elapsed >= reset_requests_s:
             used_requests, reset_requests_s = 0, elapsed
         if elapsed >= reset_tokens_s:
@@ -220,7 +208,7 @@ class KeyLeases:
         )
 
     def is_idle(self, now: float, for_s: float) -> bool:
-        """Return whether nothing is leased or unreported, and the key was not used for `for_s` seconds."""
+        """Return whether the key has no leases and nothing to report, and was not used for `for_s` seconds."""
         if self.refunds or self.charges or self.is_asking or self.requests.left or self.tokens.left:
             return False
         return now - self.used_at > for_s
@@ -245,3 +233,60 @@ class KeyLeases:
         else:
             self.release(dimension)
             held.left, held.size, held.until, held.granted = surplus, surplus, until, granted
+
+
+class Leases:
+    """The leases of all keys: those in `live` have room, those in `unreported` refunds or charges to report."""
+
+    def __init__(self) -> None:
+        self.live: set[KeyLeases] = set()
+        self.unreported: set[KeyLeases] = set()
+        self._keys: dict[str, KeyLeases] = {}
+
+    def of(self, principal: Principal, now: float) -> KeyLeases:
+        """Return the leases of a key."""
+        leases = self._keys.get(principal.key_id)
+        if leases is None:
+            leases = self._keys[principal.key_id] = KeyLeases(principal, used_at=now)
+        return leases
+
+    def note_usage(self, usages: Mapping[str, KeyUsage], now: float) -> None:
+        """Note how much of their minutes keys have used, as a reply of the gatekeeper has it."""
+        for key_id, usage in usages.items():
+            if leases := self._keys.get(key_id):
+                leases.usage, leases.usage_at = usage, now
+
+    def expire(self, now: float) -> None:
+        """Refund the rest of leases that have ended."""
+        for leases in [leases for leases in self.live if leases.expire(now)]:
+            self.live.discard(leases)
+            if leases.refunds:
+                self.unreported.add(leases)
+
+    def release_all(self) -> None:
+        """Refund all leases."""
+        for leases in self._keys.values():
+            leases.release("requests")
+            leases.release("tokens")
+            if leases.refunds:
+                self.unreported.add(leases)
+
+    def take_postings(self, now_at: float) -> tuple[list[Posting], list[Posting]]:
+        """Return and clear all refunds and charges to report."""
+        refunds: list[Posting] = []
+        charges: list[Posting] = []
+        for leases in self.unreported:
+            more_refunds, more_charges = leases.take_postings(now_at)
+            refunds += more_refunds
+            charges += more_charges
+        self.unreported.clear()
+        return refunds, charges
+
+    def granted_after(self, at: float, now_at: float) -> list[Posting]:
+        """Return all grants after `at` that were not refunded; this clears the refunds and charges to report."""
+        self.unreported.clear()
+        return [posting for leases in self._keys.values() for posting in leases.granted_after(at, now_at)]
+
+    def forget(self, now: float, idle_s: float) -> None:
+        """Drop keys that were not used for `idle_s` seconds."""
+        self._keys = {key_id: leases for key_id, leases in self._keys.items() if not leases.is_idle(now, idle_s)}

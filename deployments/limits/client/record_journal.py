@@ -1,9 +1,9 @@
 """The records that an ingress replica has not handed over yet, in files on its node, so that its death loses none.
 
-`ShippedRequestLog` writes here; `left_records` reads what dead replicas have left. A record reaches the operating
-system before the last byte of its answer is sent; it is not forced to disk, which only a power cut would need. The
-files are locked for as long as the replica lives: whoever gets the lock may hand their records over. Some are in the
-database already, which knows each request by its id.
+`ShippedRequestLog` writes them, and `orphaned_records` reads those of dead replicas. A record reaches the operating
+system before the last byte of its answer is sent; it is not forced to disk, which only a power cut would need. A
+replica locks its files while it lives: a process that gets the lock may hand the records over. Some are in the database
+already, which knows each request by its id.
 """
 
 import fcntl
@@ -43,12 +43,12 @@ class _Segment:
 
 
 def open_journal(directory: Path) -> "RecordJournal | None":
-    """Return a new journal; None where the directory cannot be written to, which is logged."""
+    """Return a new journal; None, and a log line, if the directory cannot be written."""
     try:
         return RecordJournal(directory)
     except OSError as error:
         logger.warning(
-            "%s cannot be written to (%s): if this replica is killed, its last half second is not counted.",
+            "%s cannot be written (%s): if this replica is killed, its last half second is not counted.",
             directory,
             error.strerror,
         )
@@ -56,13 +56,13 @@ def open_journal(directory: Path) -> "RecordJournal | None":
 
 
 class RecordJournal:
-    """The journal of one replica, in `directory`. Writing never raises: a full disk only takes the protection away."""
+    """The journal of one replica, in `directory`. Writing never raises: a full disk only removes the protection."""
 
     def __init__(self, directory: Path) -> None:
-        """Open it.
+        """Open the first file.
 
         Raises:
-            OSError: the directory cannot be written to.
+            OSError: the directory cannot be written.
         """
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._directory = directory
@@ -89,7 +89,7 @@ class RecordJournal:
             self._segments.popleft().delete()
 
     def close(self, *, is_handed_over: bool) -> None:
-        """Give up the lock; delete the files where nothing is left in them to be handed over."""
+        """Release the lock; delete the files if all their records are handed over."""
         for segment in self._segments:
             if is_handed_over:
                 segment.delete()
@@ -110,7 +110,7 @@ class RecordJournal:
         return segment
 
     def _begin_next(self) -> _Segment:
-        """Return a new file, which has the records that wait for their number: the old one may go without them."""
+        """Return a new file with the records that wait for their number: the old file may be deleted without them."""
         segment = self._open()
         self._segments.append(segment)
         for request_id, (_, line) in self._ahead.items():
@@ -119,7 +119,7 @@ class RecordJournal:
         return segment
 
     def _open(self) -> _Segment:
-        """Return a file that has its name only once it is locked."""
+        """Return a new file that gets its name only after it is locked."""
         path = self._directory / f"{self._name}.{self._num_segments}{SUFFIX}"
         self._num_segments += 1
         unlocked = path.with_suffix(".new")
@@ -130,8 +130,8 @@ class RecordJournal:
 
 
 @dataclass(slots=True)
-class LeftFile:
-    """A file of a replica that is dead, locked for this process, and its records."""
+class OrphanedFile:
+    """A file of a dead replica, locked for this process, and its records."""
 
     path: Path
     descriptor: int
@@ -142,12 +142,12 @@ class LeftFile:
         self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Give up the lock."""
+        """Release the lock."""
         os.close(self.descriptor)
 
 
-def take_left_files(directory: Path) -> Iterator[LeftFile]:
-    """Yield the files whose replicas are dead; the caller closes each. What cannot be read is left out, and logged."""
+def take_orphaned_files(directory: Path) -> Iterator[OrphanedFile]:
+    """Yield the files of dead replicas; the caller closes each. Files that cannot be read are left out, and logged."""
     for path in sorted(directory.glob(f"*{SUFFIX}")):
         try:
             descriptor = os.open(path, os.O_RDWR)
@@ -158,13 +158,13 @@ def take_left_files(directory: Path) -> Iterator[LeftFile]:
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # Its replica lives, or another one has it.
+        except BlockingIOError:  # Its replica lives, or another replica has it.
             os.close(descriptor)
             continue
         if not os.fstat(descriptor).st_nlink:
             os.close(descriptor)
             continue
-        yield LeftFile(path, descriptor, list(_read_lines(path.read_bytes())))
+        yield OrphanedFile(path, descriptor, list(_read_lines(path.read_bytes())))
 
 
 def _read_lines(data: bytes) -> Iterator[RequestRecord]:

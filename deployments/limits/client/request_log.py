@@ -1,8 +1,8 @@
 """The request log of an ingress replica: buffers records and hands them to the gatekeeper in batches.
 
-Records are numbered. Each is kept until the gatekeeper reports it in the database and sent again to a gatekeeper that
-was restarted, which drops those that it has: each is counted once. A journal on the node keeps them meanwhile, for
-the case that this process dies. Above MAX_KEPT buffered records the oldest are dropped; `num_dropped` counts them.
+Records are numbered. Each is kept until the gatekeeper reports it in the database, and is sent again to a restarted
+gatekeeper, which drops those that it has: each is counted once. A journal on the node keeps them meanwhile, in case
+this process dies. Above MAX_KEPT buffered records the oldest are dropped; `num_dropped` counts them.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ _LATER = tuple(field.default for field in fields(RequestRecord)[_NUM_USUAL:])
 
 
 class ShippedRequestLog:
-    """Implements `record.RequestLog`; a background task ships the records, unless `background` is false.
+    """A `RequestLog`; a background task ships the records, unless `background` is false.
 
-    What a process that is killed has not shipped is in its `journal`, if it has one.
+    The `journal`, if there is one, keeps the records that a killed process has not shipped.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ShippedRequestLog:
         return not self._kept
 
     def write_ahead(self, record: RequestRecord) -> None:
-        """Write a record into the journal that `record` will take in a moment."""
+        """Write a record into the journal before `record` gets it."""
         if self._journal is not None:
             self._journal.write_ahead(record)
 
@@ -76,7 +76,7 @@ class ShippedRequestLog:
         if self._shipping is None and self._background:
             try:
                 self._shipping = asyncio.get_running_loop().create_task(self._ship_until_empty())
-            except RuntimeError:  # No event loop runs here: the next record of one that does is shipped with this one.
+            except RuntimeError:  # No event loop runs here: a later record from one ships this one too.
                 return
 
     async def ship(self) -> bool:
@@ -102,16 +102,16 @@ class ShippedRequestLog:
                 return True
 
     async def until_kept(self) -> None:
-        """Hand over the remaining records, again and again, until the database has them all."""
+        """Hand over the remaining records until the database has them all."""
         while self._kept:
             await self.ship()
             if self._kept:
                 await asyncio.sleep(_INTERVAL_S)
 
     async def close(self) -> None:
-        """Hand over the remaining records and wait until the database has them, but not for ever; then stop.
+        """Hand over the remaining records, wait for `Patience.stop_s` at most until the database has them, and stop.
 
-        A gatekeeper may restart meanwhile. Another replica hands over what is left in the journal, unless the node is
+        A gatekeeper may restart meanwhile. Another replica hands over the rest from the journal, unless the node is
         gone.
         """
         if self._shipping is not None:
@@ -142,7 +142,7 @@ class ShippedRequestLog:
 
 
 def _to_row(record: RequestRecord) -> tuple[object, ...]:
-    """Return a record as a row that ends where only defaults follow: a gatekeeper of a version before knows fewer."""
+    """Return a record as a row without trailing defaults: a gatekeeper of an earlier version knows fewer fields."""
     row: tuple[object, ...] = _fields_of(record)
     if row[_NUM_USUAL:] == _LATER:
         return row[:_NUM_USUAL]

@@ -2,7 +2,7 @@
 
 `GatekeeperClient` adds an ask for each request without a lease and awaits its decision. Refunds and charges count once:
 they are sent under the same serial until it is answered. When the gatekeeper has been away for `Patience.away_after_s`,
-or says that it stops, this process decides alone within its share of every limit, and reports its charges afterwards.
+or announces its stop, this process decides alone within its share of every limit, and reports its charges afterwards.
 """
 
 import asyncio
@@ -12,17 +12,17 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from deployments.limits.client.key_cache import KeyCache
-from deployments.limits.client.leases import KeyLeases
+from deployments.limits.client.leases import KeyLeases, Leases
 from deployments.limits.client.own_share import OwnShare
-from deployments.limits.client.pending import PendingAsk
 from deployments.limits.contract import Decision, Denied, Granted
 from deployments.limits.messages import (
     MAX_VALID_S,
     Answer,
     Ask,
-    Crossing,
+    PendingLoan,
     Posting,
     Stopping,
     SyncReply,
@@ -30,8 +30,7 @@ from deployments.limits.messages import (
     Transport,
     TransportDown,
 )
-from deployments.limits.shares import WHOLE, Share
-from deployments.limits.window import Shortage
+from deployments.limits.window import WHOLE, Share, Shortage
 from deployments.patience import Patience
 
 logger = logging.getLogger(__name__)
@@ -40,13 +39,27 @@ _LEASE_S = 0.4
 _ROUND_TRIPS = 4
 
 
+class PendingAsk(NamedTuple):
+    """An ask that waits for a sync, and then for its answer: a decision, and until when it is valid on this clock."""
+
+    state: KeyLeases
+    ask: Ask
+    answer: asyncio.Future[tuple[Decision | PendingLoan, float]]
+
+    def decide(self, decision: Decision | PendingLoan, until: float = float("inf")) -> None:
+        """Give the request its decision if it still waits."""
+        if not self.answer.done():
+            self.answer.set_result((decision, until))
+
+
 class SyncLoop:
-    """Syncs all keys of this process; `unreported` are those with refunds or charges to report."""
+    """Syncs the leases of this process. The gatekeeper is away since `away_since`, None while it answers."""
 
     def __init__(
         self,
         transport: Transport,
         keys: KeyCache,
+        leases: Leases,
         clock: Callable[[], float],
         wall: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
@@ -54,14 +67,12 @@ class SyncLoop:
         share: Share = WHOLE,
     ) -> None:
         self.client_id = secrets.token_hex(8)
-        self.states: dict[str, KeyLeases] = {}
-        self.live: set[KeyLeases] = set()
-        self.unreported: set[KeyLeases] = set()
         self.away_since: float | None = None
         self.counts: Counter[str] = Counter()
         self.tried_at = float("-inf")
         self._transport = transport
         self._keys = keys
+        self._leases = leases
         self._clock = clock
         self._wall = wall
         self._sleep = sleep
@@ -80,7 +91,7 @@ class SyncLoop:
     @property
     def has_unreported(self) -> bool:
         """Whether refunds or charges wait to be reported."""
-        return bool(self.unreported) or self._unanswered is not None
+        return bool(self._leases.unreported) or self._unanswered is not None
 
     @property
     def is_due(self) -> bool:
@@ -95,33 +106,34 @@ class SyncLoop:
         """Return the gatekeeper's decision; spare room is kept in `state`."""
         begun = self._clock()
         while True:
-            pending = PendingAsk(state, ask, asyncio.get_running_loop().create_future())
-            self._waiting.append(pending)
+            pending = self.ask_ahead(state, ask)
             self._start()
             try:
-                answer = await pending.answer
+                decision, until = await pending.answer
             except asyncio.CancelledError:
                 if pending.answer.done() and not pending.answer.cancelled():
-                    self._refund(pending, pending.answer.result().decision)
+                    self._refund(pending, pending.answer.result()[0])
                 raise
-            if isinstance(answer.decision, Crossing):
-                again_s, shortage = answer.decision
+            if isinstance(decision, PendingLoan):
+                again_s, shortage = decision
                 if self._clock() + again_s - begun > self._patience.crossing_s:
                     return Denied(*shortage)
-                self.counts["crossings"] += 1
+                self.counts["loan_waits"] += 1
                 await self._sleep(again_s)
                 continue
-            late_s = self._clock() - answer.until
+            late_s = self._clock() - until
             if late_s < 0:
-                return answer.decision
+                return decision
             # The event loop was so slow that the lease has ended; it must not be used.
             self.counts["late_leases"] += 1
             self._adapt(self._valid_s + late_s)
-            self._refund(pending, answer.decision)
+            self._refund(pending, decision)
 
-    def ask_ahead(self, state: KeyLeases, ask: Ask) -> None:
-        """Add an ask that no request waits for; the lease is kept in `state`."""
-        self._waiting.append(PendingAsk(state, ask, asyncio.get_running_loop().create_future()))
+    def ask_ahead(self, state: KeyLeases, ask: Ask) -> PendingAsk:
+        """Add an ask to the next sync, without waiting for the decision; the lease is kept in `state`."""
+        pending = PendingAsk(state, ask, asyncio.get_running_loop().create_future())
+        self._waiting.append(pending)
+        return pending
 
     async def sync(self) -> None:
         """Wait for a sync that starts after this call, or until the gatekeeper is found to be away."""
@@ -137,12 +149,12 @@ class SyncLoop:
             await asyncio.gather(self._running, return_exceptions=True)
 
     def decide_alone(self, state: KeyLeases, requests: int, tokens: int) -> Decision | None:
-        """Return this process's own decision; None if the request waits for the gatekeeper. See `OwnShare.decide`."""
+        """Return this process's own decision; None if the request waits for the gatekeeper (see `OwnShare.decide`)."""
         assert self.away_since is not None
         decision = self.own_share.decide(state, requests, tokens, self.now_at(), self.away_since)
         self.counts["decided_alone"] += decision is not None
         if isinstance(decision, Granted):
-            self.unreported.add(state)
+            self._leases.unreported.add(state)
         return decision
 
     def _start(self) -> None:
@@ -156,7 +168,7 @@ class SyncLoop:
                 try:
                     await self._sync_once()
                 finally:
-                    if self.away_since is not None:  # Whoever came during the try would wait for another.
+                    if self.away_since is not None:  # Those that came during the try would wait for another.
                         syncing, self._syncing = syncing + self._syncing, []
                     for done in syncing:
                         if not done.done():
@@ -196,21 +208,14 @@ class SyncLoop:
             await self._sleep(self._patience.retry_s)
         else:
             self._hand_out(waiting, reply.answers, sent_at, valid_s)
-        self._note_standings(reply)
+        self._leases.note_usage(reply.usage, self._clock())
 
     def _take_postings(self) -> tuple[list[Posting], list[Posting], int]:
         """Return refunds, charges and their serial; unanswered ones come first, unchanged."""
         if self._unanswered is not None:
             unanswered, self._unanswered = self._unanswered, None
             return unanswered.refunds, unanswered.charges, unanswered.serial
-        refunds: list[Posting] = []
-        charges: list[Posting] = []
-        now_at = self.now_at()
-        for state in self.unreported:
-            more_refunds, more_charges = state.take_postings(now_at)
-            refunds += more_refunds
-            charges += more_charges
-        self.unreported.clear()
+        refunds, charges = self._leases.take_postings(self.now_at())
         return refunds, charges, next(self._serials)
 
     def _take_reply(self, reply: SyncReply, sent_at: float) -> None:
@@ -244,10 +249,10 @@ class SyncLoop:
                 one.state.remember(denied, now)
                 one.decide(denied)
                 continue
-            if isinstance(answer, Crossing):
+            if isinstance(answer, PendingLoan):
                 one.decide(answer)
                 continue
-            self.live.add(one.state)
+            self._leases.live.add(one.state)
             if is_late or one.answer.done():
                 one.state.accept(answer, 0, 0, until, now)
                 if not one.answer.done():
@@ -257,27 +262,18 @@ class SyncLoop:
                 granted = one.state.accept(answer, one.ask.requests, one.ask.tokens, until, now)
                 one.decide(granted, until)
             if one.state.refunds:
-                self.unreported.add(one.state)  # The rest of the previous lease.
-
-    def _note_standings(self, reply: SyncReply) -> None:
-        now = self._clock()
-        for key_id, standing in reply.standings.items():
-            state = self.states.get(key_id)
-            if state is not None:
-                state.standing, state.standing_at = standing, now
+                self._leases.unreported.add(one.state)  # The rest of the previous lease.
 
     async def _replay(self, after: float) -> None:
-        """Report everything granted after that time; if that fails, the next reply asks for it again."""
-        now_at = self.now_at()
-        charges = [posting for state in self.states.values() for posting in state.granted_after(after, now_at)]
-        self.unreported.clear()
+        """Report all grants after that time; if that fails, the next reply asks for them again."""
+        charges = self._leases.granted_after(after, self.now_at())
         message = SyncRequest(self.client_id, 0, self._keys.revision, self._valid_s, [], [], charges, is_replay=True)
         with suppress(TransportDown):
             await self._transport.sync(message)
             self.counts["replays"] += 1
 
     def _go_on_alone(self) -> None:
-        """Decide the waiting asks in this process, but for those that wait on."""
+        """Decide the waiting asks in this process; some go on waiting."""
         if self.away_since is None:
             self.away_since = self._clock()
             self.counts["times_away"] += 1
@@ -291,11 +287,11 @@ class SyncLoop:
                 one.decide(decision)
             one.state.is_asking = False
 
-    def _refund(self, pending: PendingAsk, decision: Decision | Crossing) -> None:
-        """Refund what was granted to a request that can no longer use it."""
+    def _refund(self, pending: PendingAsk, decision: Decision | PendingLoan) -> None:
+        """Refund a grant that the request can no longer use."""
         if isinstance(decision, Granted):
             if pending.ask.requests:
                 pending.state.refund("requests", decision.at, pending.ask.requests)
             if pending.ask.tokens:
                 pending.state.refund("tokens", decision.at, pending.ask.tokens)
-            self.unreported.add(pending.state)
+            self._leases.unreported.add(pending.state)

@@ -1,7 +1,7 @@
-"""The gatekeeper's core where there are several regions: it also exchanges loans with the gatekeepers of the others.
+"""The gatekeeper's core with several regions: it also exchanges quota loans with the other gatekeepers.
 
-`RegionLink` calls `next_request` and `take_reply` from a thread for each other region; what comes from another region
-is answered by `lend`. One request to a region is under way at a time.
+`RegionLink` calls `next_request` and `take_reply` from a thread for each other region, and `lend` answers the requests
+of other regions. One request to a region is under way at a time.
 """
 
 import logging
@@ -9,23 +9,20 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from deployments.limits.core import GatekeeperCore
-from deployments.limits.keyring import Keyring
+from deployments.limits.core import GatekeeperCore, Keyring
 from deployments.limits.ledger import Journal
-from deployments.limits.messages import Answer, Ask, Crossing, Posting, Standing, SyncRequest
-from deployments.limits.regions.exchange import Borrower, Exchange
-from deployments.limits.regions.key_limits import DIMENSIONS
+from deployments.limits.messages import Answer, Ask, KeyUsage, PendingLoan, Posting, SyncRequest
 from deployments.limits.regions.ledger import RegionLedger
-from deployments.limits.regions.messages import MAX_ASKS, Lent, LoanReply, LoanRequest
-from deployments.limits.window import Shortage
+from deployments.limits.regions.messages import MAX_ASKS, Borrower, Exchange, LoanGrant, LoanReply, LoanRequest
+from deployments.limits.window import DIMENSIONS, Shortage
 from deployments.patience import USUAL, Patience
 
 logger = logging.getLogger(__name__)
 
 MARGIN_S = 0.25
-"""A loan is charged so much later than it can be used: clocks differ in speed, and entries of a window merge."""
+"""A loan is charged this much after its end: clocks differ in speed, and entries of a window merge."""
 _LOAN_S = 1.5
-"""How long a loan may be used, beyond the leases that are given from it and the way to here."""
+"""How long a loan can be used, beyond the leases from it and its way here."""
 _MAX_LOAN_S = 12.0
 _DRY_GRACE_S = 0.25
 _MAX_BORROWERS = 256
@@ -63,7 +60,7 @@ class RegionCore(GatekeeperCore):
                 exchange.replay_after = lost_since
 
     def next_request(self, region: str) -> LoanRequest:
-        """Return what to send to a region now: what was not answered, or everything that has gathered for it."""
+        """Return the next request to a region: an unanswered one again, or all news for it."""
         with self.lock:
             now = self.clock()
             exchange = self.exchanges[region]
@@ -73,14 +70,14 @@ class RegionCore(GatekeeperCore):
             if request is None:
                 request = self._gather(region, exchange, now)
             elif not exchange.is_refused:
-                request = request._replace(asks=[])  # They are too old; their answer may still be owed.
+                request = request._replace(asks=[])  # Too old; their answer may still come.
             exchange.is_refused = False
             exchange.unanswered = request = request._replace(lender=exchange.lender)
             exchange.trying_since = now
             return request
 
     def take_reply(self, region: str, request: LoanRequest, reply: LoanReply) -> None:
-        """Apply a region's reply to what `next_request` returned last."""
+        """Apply a region's reply to the last result of `next_request`."""
         with self.lock:
             now = self.clock()
             exchange = self.exchanges[region]
@@ -99,7 +96,7 @@ class RegionCore(GatekeeperCore):
                 exchange.round_trip_s = max(last_s, 0.8 * exchange.round_trip_s + 0.2 * last_s)
             exchange.unanswered = exchange.trying_since = None
             if exchange.away_since is not None:
-                logger.info("The limits of region %s are reached.", region)
+                logger.info("Region %s exchanges limits again.", region)
                 exchange.away_since = None
                 self.ledger.away.discard(region)
             self._apply_reply(region, exchange, request, reply, now)
@@ -107,7 +104,7 @@ class RegionCore(GatekeeperCore):
                 self._journal.flush()
 
     def fail(self, region: str, reason: str) -> None:
-        """Count a region as away: it did not answer what `next_request` returned last."""
+        """Count a region as away: it did not answer the last result of `next_request`."""
         with self.lock:
             self._count_away(region, reason, self.clock())
 
@@ -120,7 +117,7 @@ class RegionCore(GatekeeperCore):
             if request.lender != self.epoch:
                 return LoanReply(self.epoch, [], [], [], is_stale=True)
             borrower = self._borrowers.pop(request.borrower, None) or Borrower()
-            self._borrowers[request.borrower] = borrower  # The one that was heard last stands last.
+            self._borrowers[request.borrower] = borrower  # The most recent is last.
             while len(self._borrowers) > _MAX_BORROWERS:
                 del self._borrowers[next(iter(self._borrowers))]
             if request.serial <= borrower.serial:
@@ -142,7 +139,7 @@ class RegionCore(GatekeeperCore):
             return is_owed or self.ledger.is_due(region, self.clock())
 
     def shares(self, num_keys: int = 5) -> dict[str, Any]:
-        """Return the other regions, and the keys with most of their minute used, each with its shares, as JSON."""
+        """Return the other regions, and the shares of the keys that used most of their minute, as JSON."""
         with self.lock:
             now = self.clock()
             others = {
@@ -176,7 +173,7 @@ class RegionCore(GatekeeperCore):
             valid_s,
             ledger.take_asks(region, now, MAX_ASKS),
             refunds,
-            ledger.take_untold(region, now, MAX_ASKS),
+            ledger.take_unsent(region, now, MAX_ASKS),
             exchange.replay_after,
         )
 
@@ -211,16 +208,14 @@ class RegionCore(GatekeeperCore):
         exchange.trying_since = None
         if exchange.away_since is None:
             exchange.away_since = now
-            logger.warning(
-                "The limits of region %s are not reached, each region keeps to its share: %s", region, reason
-            )
+            logger.warning("Region %s exchanges no limits, each region keeps to its share: %s", region, reason)
         self.ledger.away.add(region)
 
     def _problem(self, request: LoanRequest) -> str | None:
         if request.region not in self.exchanges or request.regions != self._regions:
             return f"{self.name} knows the regions {', '.join(self._regions)}; the configurations differ."
         if not 0 <= request.valid_s <= _MAX_LOAN_S:
-            return f"Loans are for {_MAX_LOAN_S:.0f} seconds at most."
+            return f"Loans last {_MAX_LOAN_S:.0f} seconds at most."
         return None
 
     def _lend(self, request: LoanRequest, now: float) -> LoanReply:
@@ -229,20 +224,20 @@ class RegionCore(GatekeeperCore):
             for posting in request.refunds:
                 ledger.refund_lent(posting, now)
         at = now + request.valid_s + MARGIN_S
-        lent: list[Lent] = []
+        lent: list[LoanGrant] = []
         returned: list[Posting] = []
         for ask in request.asks if not self._waits_for_clients(now) else []:
             if ledger.knows(ask.key_id) or self._set_limits(ask.key_id):
                 loan, back = ledger.lend(ask, region, now, at)
                 lent.append(loan)
                 returned += back
-        for key_id, standing in request.standings.items():
-            ledger.note_standing(region, key_id, standing, now)
+        for key_id, usage in request.usage.items():
+            ledger.note_usage(region, key_id, usage, now)
         after = request.replay_after
         replayed = [] if after is None else ledger.received_after(region, after)
         return LoanReply(self.epoch, lent, returned, replayed)
 
-    def _lent_since(self, at: float, now: float) -> dict[str, Standing]:
+    def _lent_since(self, at: float, now: float) -> dict[str, KeyUsage]:
         return self.ledger.lent_since(at, now)
 
     def _answer(self, message: SyncRequest, now: float) -> list[Answer]:
@@ -266,4 +261,4 @@ class RegionCore(GatekeeperCore):
             for region, exchange in self.exchanges.items()
             if limits.others[region].dry_until[dimension] <= now and (wait_s := exchange.answer_in_s(now)) is not None
         ]
-        return Crossing(min(waits), answer) if waits else answer
+        return PendingLoan(min(waits), answer) if waits else answer

@@ -1,86 +1,34 @@
-"""One key's minute as one of several regions has it: its own share, and what it has borrowed. Pure.
+"""One key's minute in one of several regions: its own share, and its quota loans. Pure.
 
-Room that was borrowed is charged in the lender's share already, so what uses it is not charged here. A loan is used for
-leases that end before it does. Times are on this gatekeeper's clock, but for `Loan.at`, which is on the lender's.
+Borrowed room is already charged in the lender's share, so a lease from it is not charged here. A loan is used for
+leases that end before it does. Times are on this gatekeeper's clock; `QuotaLoan.at` is on the lender's.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from deployments.limits.messages import Ask, Standing
-from deployments.limits.regions.demand import RecentUse
-from deployments.limits.shares import Share
+from deployments.limits.messages import Ask, KeyUsage
+from deployments.limits.regions.loans import MAX_ASK_AGAIN_S, OtherRegion, QuotaLoan, RecentUse
 from deployments.limits.window import (
+    DIMENSIONS,
     EXACT_REQUESTS_PER_MINUTE,
     EXACT_TOKENS_PER_MINUTE,
     WINDOW_S,
     Dimension,
     KeyLimits,
+    Share,
     Shortage,
     Window,
 )
 
-DIMENSIONS: tuple[Dimension, Dimension] = ("requests", "tokens")
 _CAUTION = 1.2
-"""A region keeps so much more of its share than it seems to want: what it wants varies."""
+"""A region keeps this factor more of its share than it seems to want, because its use varies."""
 FRESH_S = 0.25
-"""What was leased to an ingress replica and comes back within so long after the lease's end was never used."""
-ASK_AGAIN_S = 0.2
-MAX_ASK_AGAIN_S = 1.0
-
-
-class Loan:
-    """Room that another region has lent; usable until `until`, charged there at `at`.
-
-    For each dimension `left` may be used, `owed` is to be refunded, and `held` is what the lender counts: used or not,
-    and not yet refunded.
-    """
-
-    __slots__ = ("at", "held", "left", "owed", "region", "until")
-
-    def __init__(self, region: str, at: float, until: float, requests: int, tokens: int) -> None:
-        self.region = region
-        self.at = at
-        self.until = until
-        self.left: dict[Dimension, int] = {"requests": requests, "tokens": tokens}
-        self.held: dict[Dimension, int] = dict(self.left)
-        self.owed: dict[Dimension, int] = {"requests": 0, "tokens": 0}
-
-
-class OtherRegion:
-    """What is known of another region's account of a key: its last standing, and its answer to the last ask.
-
-    `need` is what was refused here since that ask. The region had nothing more to lend if `dry_until` is later;
-    it is asked again from `ask_at` on, and what was asked for fits at `fits_at`.
-    """
-
-    __slots__ = ("ask_at", "dry_until", "fits_at", "need", "standing", "standing_at")
-
-    def __init__(self) -> None:
-        self.standing = Standing(0, 0.0, 0, 0.0)
-        self.standing_at = 0.0
-        self.need: dict[Dimension, int] = {"requests": 0, "tokens": 0}
-        self.ask_at: dict[Dimension, float] = {"requests": 0.0, "tokens": 0.0}
-        self.dry_until: dict[Dimension, float] = {"requests": 0.0, "tokens": 0.0}
-        self.fits_at: dict[Dimension, float] = {"requests": 0.0, "tokens": 0.0}
-
-    def used(self, dimension: Dimension, now: float) -> tuple[int, float]:
-        """Return what the region has used of the minute, and the seconds until all of that has expired."""
-        requests, reset_requests_s, tokens, reset_tokens_s = self.standing
-        used, reset_s = (requests, reset_requests_s) if dimension == "requests" else (tokens, reset_tokens_s)
-        left_s = self.standing_at + reset_s - now
-        return (used, left_s) if left_s > 0 else (0, 0.0)
-
-    def note_answer(self, dimension: Dimension, wait_s: float, answered_at: float, grace_s: float) -> None:
-        """Note that the region can lend more in `wait_s` seconds at the earliest."""
-        pause_s = min(max(wait_s, ASK_AGAIN_S), MAX_ASK_AGAIN_S)
-        self.ask_at[dimension] = answered_at + pause_s
-        self.dry_until[dimension] = answered_at + pause_s + grace_s
-        self.fits_at[dimension] = max(answered_at + wait_s, self.ask_at[dimension]) + grace_s
+"""Room that an ingress replica refunds within this time after the lease's end was never used."""
 
 
 class Taken(NamedTuple):
-    """What a lease holds, and how much of that was charged to the own share."""
+    """The room of a lease, and how much of it was charged to the own share."""
 
     requests: int
     tokens: int
@@ -89,10 +37,10 @@ class Taken(NamedTuple):
 
 
 class RegionKeyLimits(KeyLimits):
-    """The limits of one key: `requests_per_minute` and `tokens_per_minute` are this region's share of the whole ones.
+    """The limits of one key: `requests_per_minute` and `tokens_per_minute` are this region's share of `whole`.
 
-    `others` are the other regions by name. `lent` counts what they were lent in the last minute. `loans` are those that
-    the lenders still count, `usable` those of them that have not ended, `owing` those of which something is owed.
+    `others` are the other regions by name. `lent` counts the loans to them in the last minute. `loans` are still
+    charged at a lender, `usable` are still valid, `owing` have room to return.
     """
 
     __slots__ = ("lent", "loans", "others", "owing", "recent", "usable", "used_loans", "whole")
@@ -100,10 +48,10 @@ class RegionKeyLimits(KeyLimits):
     def __init__(self, others: Iterable[str]) -> None:
         super().__init__(0, 0)
         self.whole: dict[Dimension, int] = {"requests": 0, "tokens": 0}
-        self.loans: list[Loan] = []
-        self.usable: list[Loan] = []
-        self.owing: set[Loan] = set()
-        self.used_loans: dict[tuple[Dimension, float], list[tuple[Loan, int]]] = {}
+        self.loans: list[QuotaLoan] = []
+        self.usable: list[QuotaLoan] = []
+        self.owing: set[QuotaLoan] = set()
+        self.used_loans: dict[tuple[Dimension, float], list[tuple[QuotaLoan, int]]] = {}
         self.others = {region: OtherRegion() for region in others}
         self.recent = {dimension: RecentUse() for dimension in DIMENSIONS}
         self.lent = {dimension: Window() for dimension in DIMENSIONS}
@@ -115,23 +63,23 @@ class RegionKeyLimits(KeyLimits):
         self.tokens_per_minute = share.of(tokens_per_minute)
 
     def share(self, dimension: Dimension) -> int:
-        """Return what this region owns of the limit."""
+        """Return this region's share of the limit."""
         return self.requests_per_minute if dimension == "requests" else self.tokens_per_minute
 
     def own_room(self, dimension: Dimension, now: float) -> int:
-        """Return what is left of the own share; negative if more was used than was reserved."""
+        """Return the room left in the own share; negative if requests used more than they had reserved."""
         window = self.window(dimension)
         window.expire(now)
         return self.share(dimension) - window.used
 
     def borrowed_room(self, dimension: Dimension, until: float) -> int:
-        """Return what is left of the loans that last until then."""
+        """Return the room left in the loans that last until then."""
         return sum(loan.left[dimension] for loan in self.usable if loan.until >= until)
 
     def take_up_to(self, ask: Ask, now: float, at: float, num_clients: int) -> Taken | Shortage:
-        """Take what is asked for, or neither of it, for a lease that ends at `at`. Loans are used first.
+        """Take the requests and tokens of an ask, or neither, for a lease that ends at `at`. Loans are used first.
 
-        Spare room is as in `KeyLimits.take`, of what is in hand.
+        Spare room is given as in `KeyLimits.take`, from the own share and the loans.
         """
         wanted: list[tuple[Dimension, int, int]] = []
         spares = (ask.spare_requests, EXACT_REQUESTS_PER_MINUTE), (ask.spare_tokens, EXACT_TOKENS_PER_MINUTE)
@@ -151,7 +99,7 @@ class RegionKeyLimits(KeyLimits):
         return Taken(wanted[0][1], wanted[1][1], *owns)
 
     def refund_loans(self, dimension: Dimension, at: float, amount: int, now: float) -> int:
-        """Take back up to `amount` of what a lease that ends at `at` had from loans; return how much that is."""
+        """Give up to `amount` of a lease that ends at `at` back to its loans; return how much came from loans."""
         parts = self.used_loans.get((dimension, at))
         rest = amount
         while parts and rest:
@@ -168,7 +116,7 @@ class RegionKeyLimits(KeyLimits):
         return amount - rest
 
     def cover_excess(self, now: float) -> list[tuple[Dimension, float, int]]:
-        """Let loans stand for what was used beyond the own share; return what that takes out of the own windows.
+        """Cover use beyond the own share with loans; return the charges that leave the own windows.
 
         A loan covers only charges that expire before the lender's charge for it.
         """
@@ -187,9 +135,9 @@ class RegionKeyLimits(KeyLimits):
         return covered
 
     def lendable(self, dimension: Dimension, now: float) -> int:
-        """Return what the own share can spare: what neither the next seconds want, nor a minute like the last ones.
+        """Return the room that the own share can lend: beyond the expected use of the next seconds, and of the minute.
 
-        A want of less than a hundredth of the share, mostly a memory of an earlier one, holds nothing back.
+        An expected use of less than a hundredth of the share, mostly the rest of an earlier one, holds nothing back.
         """
         self.lent[dimension].expire(now)
         room, used = self.own_room(dimension, now), self.window(dimension).used - self.lent[dimension].used
@@ -200,13 +148,13 @@ class RegionKeyLimits(KeyLimits):
         return room - max(expected, round(_CAUTION * recent.expected_in_minute(now)) - used)
 
     def wants(self, region: str, dimension: Dimension, now: float) -> int:
-        """Return how much this region wants to borrow of another, 0 or less for nothing."""
+        """Return how much this region wants to borrow from another, 0 or less for nothing."""
         room = self.own_room(dimension, now) + self.borrowed_room(dimension, now)
         expected = self.recent[dimension].expected(now)
         return min(self.whole[dimension], self.others[region].need[dimension] + expected - room)
 
     def end_loans(self, now: float) -> None:
-        """Owe what is left of loans that have ended."""
+        """Owe the rest of loans that have ended."""
         for loan in [loan for loan in self.usable if now >= loan.until]:
             self.usable.remove(loan)
             for dimension in DIMENSIONS:
@@ -216,7 +164,7 @@ class RegionKeyLimits(KeyLimits):
                     self.owing.add(loan)
 
     def take_owed(self, region: str) -> list[tuple[Dimension, float, int]]:
-        """Return and clear what is owed to a region: a dimension, the loan's `at` and the amount."""
+        """Return and clear the debts to a region: a dimension, the loan's `at` and the amount."""
         owed = []
         for loan in [loan for loan in self.owing if loan.region == region]:
             self.owing.discard(loan)
@@ -233,10 +181,10 @@ class RegionKeyLimits(KeyLimits):
         for place in [place for place in self.used_loans if place[1] + WINDOW_S <= now]:
             del self.used_loans[place]
 
-    def standing(self, now: float, away: set[str]) -> Standing:
-        """Return how much of the whole limits is used, as this region knows it.
+    def usage(self, now: float, away: set[str]) -> KeyUsage:
+        """Return how much of the whole limits is used, as far as this region knows.
 
-        Of a region that is away only this much is known: it has its share, and nobody else can have that.
+        The whole share of an unreachable region counts as used.
         """
         values: list[float] = []
         for dimension in DIMENSIONS:
@@ -249,10 +197,10 @@ class RegionKeyLimits(KeyLimits):
                 reset_s = max(reset_s, left_s)
             used -= self.borrowed_room(dimension, now)
             values += [max(0, min(used, self.whole[dimension])), reset_s]
-        return Standing(int(values[0]), values[1], int(values[2]), values[3])
+        return KeyUsage(int(values[0]), values[1], int(values[2]), values[3])
 
     def _take(self, dimension: Dimension, amount: int, now: float, at: float) -> int:
-        """Take an amount that is in hand; return what of it is charged to the own share."""
+        """Take an amount that fits; return how much of it is charged to the own share."""
         rest = amount
         for loan in self.usable if amount else ():
             part = min(rest, loan.left[dimension]) if loan.until >= at else 0

@@ -1,24 +1,24 @@
-"""The gatekeeper's account where there are several regions: it owns a share of every limit, borrows and lends.
+"""The gatekeeper's account with several regions: a share of every limit, with quota loans from and to the others.
 
-`RegionCore` changes it. Only what is charged to the own share is noted in the journal: a restart loses loans, which end
-by themselves and count as used where they are charged.
+`RegionCore` changes it. The journal has only charges to the own share: a restart loses loans, which end by themselves
+and count as used at their lenders.
 """
 
 from typing import Any
 
 from deployments.limits.ledger import Journal, Ledger
-from deployments.limits.messages import Ask, Lease, Posting, Standing
-from deployments.limits.regions.key_limits import DIMENSIONS, FRESH_S, Loan, RegionKeyLimits
-from deployments.limits.regions.messages import Lent, LoanAsk
-from deployments.limits.shares import Share
-from deployments.limits.window import WINDOW_S, Shortage
+from deployments.limits.messages import Ask, KeyUsage, Lease, Posting
+from deployments.limits.regions.key_limits import FRESH_S, RegionKeyLimits
+from deployments.limits.regions.loans import QuotaLoan
+from deployments.limits.regions.messages import LoanAsk, LoanGrant
+from deployments.limits.window import DIMENSIONS, WINDOW_S, Share, Shortage
 
 
 class RegionLedger(Ledger):
-    """The ledger of one region. `others` are the names of all others; those in `away` do not answer.
+    """The ledger of one region. `others` are the names of the other regions, `away` those that do not answer.
 
-    `indebted` are the keys with loans. `lent_at` has when each key was lent last, in that order. For each other region,
-    `short` has the keys that may want room from it, `untold` those whose standing it does not know yet.
+    `indebted` are the keys with loans. `lent_at` has the time of each key's last loan to others, in that order. For
+    each other region, `short` has the keys that may want its room, `unsent` the keys whose usage it does not know yet.
     """
 
     _keys: dict[str, RegionKeyLimits]  # type: ignore[assignment]  # `_new` makes no others.
@@ -31,14 +31,14 @@ class RegionLedger(Ledger):
         self.short: dict[str, set[str]] = {region: set() for region in others}
         self.indebted: set[str] = set()
         self.lent_at: dict[str, float] = {}
-        self.untold: dict[str, set[str]] = {region: set() for region in others}
+        self.unsent: dict[str, set[str]] = {region: set() for region in others}
 
     def set_limits(self, key_id: str, requests_per_minute: int, tokens_per_minute: int) -> None:
         """Set the limits of a key over all regions."""
         self._of(key_id).set_whole(requests_per_minute, tokens_per_minute, self.share)
 
     def take(self, ask: Ask, now: float, valid_s: float, num_clients: int) -> Lease | Shortage:
-        """Return a lease that covers the ask, or the shortage; both as of the limits over all regions."""
+        """Return a lease that covers the ask, or the shortage, under the limits over all regions."""
         limits = self._keys[ask.key_id]
         at = now + valid_s
         taken = limits.take_up_to(ask, now, at, num_clients)
@@ -55,7 +55,7 @@ class RegionLedger(Ledger):
         return Lease(at, taken.requests, taken.tokens)
 
     def refund(self, posting: Posting, now: float) -> None:
-        """Take back an unused charge, unless its minute is over; what came from loans goes back to them first."""
+        """Refund an unused charge, unless its minute is over. The part from loans goes back to the loans first."""
         key_id, dimension, at, amount = posting
         limits = self._keys.get(key_id)
         if limits is None:
@@ -70,7 +70,7 @@ class RegionLedger(Ledger):
         self._touch(key_id)
 
     def charge(self, posting: Posting) -> None:
-        """Add what was used without a lease, even beyond the own share; more is then borrowed to cover it."""
+        """Charge use without a lease, even beyond the own share. A loan then covers the excess."""
         super().charge(posting)
         limits = self._keys[posting.key_id]
         if limits.window(posting.dimension).used > limits.share(posting.dimension):
@@ -78,10 +78,10 @@ class RegionLedger(Ledger):
                 short.add(posting.key_id)
         self._touch(posting.key_id)
 
-    def accept(self, lent: Lent, region: str, until: float, now: float) -> None:
+    def accept(self, lent: LoanGrant, region: str, until: float, now: float) -> None:
         """Add a loan, usable until then."""
         limits = self._of(lent.key_id)
-        loan = Loan(region, lent.at, until, lent.requests, lent.tokens)
+        loan = QuotaLoan(region, lent.at, until, lent.requests, lent.tokens)
         limits.loans.append(loan)
         limits.usable.append(loan)
         limits.end_loans(now)
@@ -89,10 +89,10 @@ class RegionLedger(Ledger):
         for dimension, at, amount in limits.cover_excess(now):
             self._note(Posting(lent.key_id, dimension, at, -amount))
 
-    def lend(self, ask: LoanAsk, region: str, now: float, at: float) -> tuple[Lent, list[Posting]]:
-        """Return what another region is lent, charged at `at`, and what it is given back of its own loans.
+    def lend(self, ask: LoanAsk, region: str, now: float, at: float) -> tuple[LoanGrant, list[Posting]]:
+        """Return a loan to another region, charged at `at`, and unused room of that region's own loans.
 
-        What this region is about to use itself it does not lend; see `RegionKeyLimits.lendable`.
+        Room that this region is about to use is not lent (see `RegionKeyLimits.lendable`).
         """
         limits = self._keys[ask.key_id]
         amounts: list[int] = []
@@ -119,28 +119,28 @@ class RegionLedger(Ledger):
         if any(amounts):
             self.lent_at.pop(ask.key_id, None)
             self.lent_at[ask.key_id] = now
-        return Lent(ask.key_id, at, *amounts, *waits), returned
+        return LoanGrant(ask.key_id, at, *amounts, *waits), returned
 
     def refund_lent(self, posting: Posting, now: float) -> None:
-        """Take back what was lent and not used."""
+        """Refund unused room of a loan to another region."""
         limits = self._keys.get(posting.key_id)
         if limits is not None:
             limits.lent[posting.dimension].refund(posting.at, posting.amount, now)
             super().refund(posting, now)
 
-    def lent_since(self, at: float, now: float) -> dict[str, Standing]:
-        """Return what other regions were lent in the last minute, of keys that were lent since `at`."""
+    def lent_since(self, at: float, now: float) -> dict[str, KeyUsage]:
+        """Return the loans to other regions in the last minute, for each key with a loan since `at`."""
         lent = {}
         for key_id, lent_at in reversed(self.lent_at.items()):
             if lent_at < at:
                 break
             if key_id in self._keys:
                 requests, tokens = (self._keys[key_id].lent[dimension] for dimension in DIMENSIONS)
-                lent[key_id] = Standing(requests.used, requests.reset_s(now), tokens.used, tokens.reset_s(now))
+                lent[key_id] = KeyUsage(requests.used, requests.reset_s(now), tokens.used, tokens.reset_s(now))
         return lent
 
     def take_asks(self, region: str, now: float, limit: int) -> list[LoanAsk]:
-        """Return what is wanted of a region now, for up to `limit` keys; who was refused is then taken care of."""
+        """Return the asks to a region, for up to `limit` keys; this resets the `need` of those keys."""
         asks = []
         for key_id in list(self.short[region])[:limit]:
             limits = self._keys.get(key_id)
@@ -164,7 +164,7 @@ class RegionLedger(Ledger):
         return asks
 
     def is_due(self, region: str, now: float) -> bool:
-        """Return whether any key needs room from a region and may ask for it now."""
+        """Return whether any key needs room of a region, and may ask for it now."""
         return any(
             limits.others[region].ask_at[dimension] <= now and limits.wants(region, dimension, now) > 0
             for key_id in self.short[region]
@@ -173,7 +173,7 @@ class RegionLedger(Ledger):
         )
 
     def take_owed(self, region: str, now: float, limit: int) -> list[Posting]:
-        """Return and clear what is owed to a region, at most about `limit` postings."""
+        """Return and clear the debts to a region, about `limit` postings at most."""
         owed: list[Posting] = []
         for key_id in list(self.indebted):
             if len(owed) >= limit:
@@ -189,7 +189,7 @@ class RegionLedger(Ledger):
         return owed
 
     def received_after(self, region: str, at: float) -> list[Posting]:
-        """Return what a region has lent after `at` on its own clock, less what was refunded."""
+        """Return the loans of a region after `at` on its own clock, less refunds."""
         return [
             Posting(key_id, dimension, loan.at, loan.held[dimension])
             for key_id, limits in self._keys.items()
@@ -198,34 +198,34 @@ class RegionLedger(Ledger):
             if loan.region == region and loan.at > at and loan.held[dimension] > 0
         ]
 
-    def note_standing(self, region: str, key_id: str, standing: Standing, now: float) -> None:
-        """Note what another region has used of a key's minute, if the key is in use here."""
+    def note_usage(self, region: str, key_id: str, usage: KeyUsage, now: float) -> None:
+        """Note the usage of a key in another region, if the key is in use here."""
         limits = self._keys.get(key_id)
         if limits is not None:
-            limits.others[region].standing, limits.others[region].standing_at = standing, now
+            limits.others[region].usage, limits.others[region].usage_at = usage, now
 
-    def take_untold(self, region: str, now: float, limit: int) -> dict[str, Standing]:
-        """Return what this region has used of its share, for up to `limit` keys that were used since the last call."""
-        untold = self.untold[region]
-        standings = {}
-        for key_id in list(untold)[:limit]:
-            untold.discard(key_id)
-            own = super().standing(key_id, now)
+    def take_unsent(self, region: str, now: float, limit: int) -> dict[str, KeyUsage]:
+        """Return the usage of this region's share, for up to `limit` keys that were used since the last call."""
+        unsent = self.unsent[region]
+        usage = {}
+        for key_id in list(unsent)[:limit]:
+            unsent.discard(key_id)
+            own = super().usage(key_id, now)
             if own is not None:
-                standings[key_id] = own
-        return standings
+                usage[key_id] = own
+        return usage
 
-    def standing(self, key_id: str, now: float) -> Standing | None:
-        """Return how much of its minute a key has used over all regions, as far as this one knows."""
+    def usage(self, key_id: str, now: float) -> KeyUsage | None:
+        """Return the usage of a key over all regions, as far as this one knows."""
         limits = self._keys.get(key_id)
-        return None if limits is None else limits.standing(now, self.away)
+        return None if limits is None else limits.usage(now, self.away)
 
     def limits(self, key_id: str) -> RegionKeyLimits | None:
         """Return the limits of a key; None if it has none here."""
         return self._keys.get(key_id)
 
     def summary(self, now: float, num_keys: int) -> dict[str, Any]:
-        """Return what all keys have lent and borrowed in the last minute, and the shares of the most used, as JSON."""
+        """Return the loans of the last minute over all keys, and the shares of the most used keys, as JSON."""
         total = {"lent": dict.fromkeys(DIMENSIONS, 0), "borrowed": dict.fromkeys(DIMENSIONS, 0)}
         keys = []
         for key_id, limits in self._keys.items():
@@ -263,5 +263,5 @@ class RegionLedger(Ledger):
         return self._keys[key_id]
 
     def _touch(self, key_id: str) -> None:
-        for untold in self.untold.values():
-            untold.add(key_id)
+        for unsent in self.unsent.values():
+            unsent.add(key_id)

@@ -1,4 +1,4 @@
-"""The gatekeeper's link to another region: a thread that sends what has gathered and applies what comes back.
+"""The gatekeeper's link to another region: a thread that sends requests and applies the replies.
 
 It speaks HTTP over TLS with the other region's fronts, over one connection that stays open. The core is not locked
 while it waits.
@@ -13,24 +13,23 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from deployments.limits.regions.core import RegionCore
-from deployments.limits.regions.exchange import INTERVAL_S
-from deployments.limits.regions.messages import MAX_BYTES, parse_reply, render
-from deployments.limits.regions.proof import HEADER, PATH, RegionTrust
+from deployments.limits.regions.messages import INTERVAL_S, MAX_BYTES, parse_reply, render
 from deployments.patience import USUAL, Patience
+from deployments.proof import LIMITS_HEADER, LIMITS_PATH, RegionTrust
 
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.5
-"""Between two tries while the region is away, and between two requests while nothing is wanted."""
+"""Between two tries while the region is away, and between two requests while no loan is wanted."""
 _STOP_S = 2.0
 
 
 class LinkDown(Exception):
-    """The other region did not answer, or not with proof."""
+    """The other region did not answer, or without proof."""
 
 
 class RegionClient:
-    """The connection to the fronts of `region` at `address`, whose certificates are checked against `authority`."""
+    """The connection to the fronts of `region` at `address`; `authority` is a PEM file of trusted authorities."""
 
     def __init__(
         self,
@@ -54,12 +53,12 @@ class RegionClient:
             LinkDown: there is none.
         """
         header, nonce = self._trust.sign_request(self._region, body)
-        headers = {HEADER: header, "content-type": "application/json"}
+        headers = {LIMITS_HEADER: header, "content-type": "application/json"}
         connection = self._connection = self._connection or self._connect()
         try:
-            connection.request("POST", PATH, body, headers)
+            connection.request("POST", LIMITS_PATH, body, headers)
             answer = connection.getresponse()
-            reply, proof = answer.read(MAX_BYTES + 1), answer.getheader(HEADER, "")
+            reply, proof = answer.read(MAX_BYTES + 1), answer.getheader(LIMITS_HEADER, "")
         except (OSError, HTTPException) as error:
             self.close()
             raise LinkDown(f"it does not answer: {type(error).__name__}.") from None
@@ -68,7 +67,7 @@ class RegionClient:
         if answer.status != 200:
             raise LinkDown(f"it answers {answer.status}.")
         if not self._trust.check_reply(nonce, proof, reply):
-            raise LinkDown("what it answers proves nothing.")
+            raise LinkDown("its answer has no proof.")
         return reply
 
     def close(self) -> None:
@@ -100,15 +99,15 @@ class RegionLink:
         self._thread = threading.Thread(target=self._run, name=f"gatekeeper-{region}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Have the region asked soon."""
+        """Ask the region soon."""
         self._wanted.set()
 
     def stop(self) -> None:
-        """End the thread, but wait no longer than two seconds for the answer that it waits for."""
+        """Stop the thread. Wait two seconds at most for an answer that is on its way."""
         self._stopping.set()
         self._wanted.set()
         self._thread.join(_STOP_S)

@@ -1,9 +1,8 @@
-"""The settings of a region, and where it reaches the others."""
+"""The settings of a region, and the addresses of the others."""
 
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from deployments.config import ConfigError, EnvReference, Reference, Section, follow
+from deployments.state.regions import ResolvedRegion
 
 RegionName = Annotated[str, Field(pattern="^[a-z][a-z0-9-]{0,15}$")]
 
@@ -54,20 +54,11 @@ class RegionConfig(Section):
         return self
 
 
-@dataclass(frozen=True)
-class ResolvedRegion:
-    """A `RegionConfig` with its references followed. `others` has the address of each other region, without a path."""
-
-    name: str
-    others: Mapping[str, str] = field(default_factory=dict)
-    certificate_authority: Path | None = None
-
-
 def resolve_region(config: RegionConfig, environ: Mapping[str, str] | None = None) -> ResolvedRegion:
     """Follow the references of `config`.
 
     Raises:
-        ConfigError: a reference leads nowhere, or its value cannot be used.
+        ConfigError: a reference has no value, or its value cannot be used.
     """
     environ = os.environ if environ is None else environ
     others = {}
@@ -89,7 +80,7 @@ def parse_address(text: str, *, allow_http: bool) -> str:
     """Return the base address of a region: scheme, host and port.
 
     Raises:
-        ConfigError: it is none, or is not encrypted and need be.
+        ConfigError: it has another form, or is not encrypted although it must be.
     """
     try:
         parts = urlsplit(text.strip())

@@ -12,7 +12,7 @@ import ray
 from ray import serve
 from ray.serve.deployment import Application
 
-from deployments.channel.address import socket_path
+from deployments.channel.connection import socket_path
 from deployments.channel.errors import ChannelError, Full, Refused
 from deployments.channel.server import Capacity, ChannelServer, Reply
 from deployments.channel.tls import TlsFiles

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from deployments.config import ConfigError
-from deployments.state.config import ResolvedState
+from deployments.state.regions import ResolvedRegion
 from serve_app.cli.supervise.process_tree import ProcessTree
 from serve_app.config import HttpConfig, ServiceConfig
 from serve_app.front.settings import (
@@ -19,7 +19,6 @@ from serve_app.front.settings import (
     AddressBound,
     FrontSettings,
     IngressTls,
-    RegionSettings,
     TlsFiles,
     supervisor_command,
 )
@@ -112,13 +111,6 @@ def check_encrypted(host: str, tls: TlsFiles | None, *, plain_http: bool) -> Non
         raise ConfigError(_NOT_PLAIN.format(host=host))
 
 
-def region_settings(state: ResolvedState) -> RegionSettings | None:
-    """Return what a front needs to know about its region, None if there is only one."""
-    if state.region is None:
-        return None
-    return RegionSettings.of_region(state.region.name, state.region.others, state.region.certificate_authority)
-
-
 def ingress_tls(config: ServiceConfig) -> IngressTls | None:
     """Return the TLS settings of ingress replicas, None if they use plain HTTP."""
     return None if config.tls is None else IngressTls(str(config.tls.authority.absolute()), config.tls.name)
@@ -127,7 +119,7 @@ def ingress_tls(config: ServiceConfig) -> IngressTls | None:
 def choose_bound(
     http: HttpConfig,
     tls: TlsFiles | None,
-    region: RegionSettings | None,
+    region: ResolvedRegion | None,
     max_connections: int | None = None,
     trusted_proxies: Iterable[str] = (),
 ) -> AddressBound:

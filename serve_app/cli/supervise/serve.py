@@ -24,6 +24,7 @@ from rich.console import Console
 from deployments.config import ConfigError
 from deployments.local_ray import choose_folder
 from deployments.models.demo.sources import resolve_source
+from deployments.proof import FrontTrust
 from deployments.state.config import ResolvedState, resolve_state
 from serve_app.cli.supervise.front import (
     STATS_PORT_VARIABLE,
@@ -38,7 +39,6 @@ from serve_app.cli.supervise.front import (
     front_stats_ports,
     ingress_tls,
     is_free,
-    region_settings,
 )
 from serve_app.cli.supervise.process_tree import (
     ProcessTree,
@@ -51,7 +51,7 @@ from serve_app.cli.supervise.readiness import Progress, ReadinessProbe
 from serve_app.cli.supervise.welcome import create_link, open_state, render_welcome
 from serve_app.config import ServiceConfig, read_file
 from serve_app.front.certificate import CertificateFailed, write_copies
-from serve_app.front.settings import FrontSettings, TlsFiles
+from serve_app.front.settings import FrontSettings, TlsFiles, choose_run_dir
 
 _POLL_S = 0.5
 _LOG_LINES = 40
@@ -173,19 +173,18 @@ def write_serve_config(plan: ServePlan) -> None:
 
 def front_settings(plan: ServePlan) -> FrontSettings:
     """Return the settings of the front before this service."""
-    region = region_settings(plan.state)
-    return FrontSettings.of_service(
-        plan.state.state_dir,
-        plan.state.pepper,
-        host=plan.host,
-        port=plan.port,
+    return FrontSettings(
+        choose_run_dir(plan.state.state_dir),
+        plan.host,
+        plan.port,
+        FrontTrust.from_pepper(plan.state.pepper),
         stats_host=front_stats_host(),
         stats_port=front_stats_port(),
         receive_timeout_s=plan.config.http.receive_timeout_s,
-        address_bound=choose_bound(plan.config.http, plan.tls, region),
+        address_bound=choose_bound(plan.config.http, plan.tls, plan.state.region),
         drain_s=plan.drain_s,
         tls=plan.tls,
-        region=region,
+        region=plan.state.region,
         ingress_tls=ingress_tls(plan.config),
     )
 

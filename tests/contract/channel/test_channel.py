@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from deployments.channel import frames, heartbeat
+from deployments.channel import connection, frames
 from deployments.channel.client import MAX_UNREAD_BYTES, connect
 from deployments.channel.errors import ChannelError, Full, Lost, Refused
 from deployments.channel.server import Capacity, ChannelServer
@@ -395,7 +395,7 @@ async def test_a_quiet_connection_stays_open_also_when_the_event_loop_stands_sti
 
 
 async def test_a_process_that_sends_no_pings_is_not_given_up(channel_end, link, monkeypatch):
-    monkeypatch.setattr(heartbeat.Heartbeat, "note_ping", lambda self: None)  # As if none came.
+    monkeypatch.setattr(connection.Heartbeat, "note_ping", lambda self: None)  # As if none came.
     _, runner, _ = channel_end
     is_up, address = link
     async with connected(address) as channel:

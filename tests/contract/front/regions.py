@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from deployments.state.regions import ResolvedRegion
 from serve_app.front.certificate import write_copies
-from serve_app.front.regions import ELSEWHERE, backend_of
-from serve_app.front.settings import NUM_PROXIES, IngressTls, OtherRegion, RegionSettings, TlsFiles
+from serve_app.front.rendering import ELSEWHERE, backend_of
+from serve_app.front.settings import NUM_PROXIES, IngressTls, TlsFiles
 from tests.certificates import Authority
 from tests.contract.front.running import QUICK, RunningFront, prepared_front
 from tests.ports import free_port
@@ -56,11 +57,8 @@ async def front_of(
     ingress_tls: IngressTls | None = None,
 ) -> AsyncIterator[RunningFront]:
     """Prepare the front of a region, without TLS if it is plain; `others` are the ports of the others' fronts."""
-    settings = RegionSettings(
-        region,
-        tuple(OtherRegion(name, f"{scheme}://localhost:{port}") for name, port in others.items()),
-        str(site.authority_file),
-    )
+    addresses = {name: f"{scheme}://localhost:{port}" for name, port in others.items()}
+    settings = ResolvedRegion(region, addresses, site.authority_file)
     tls = None if is_plain else site.files(region)
     fields = {"region": settings, "ingress_tls": ingress_tls, "timings": TIMINGS}
     async with prepared_front(port=port, tls=tls, **fields) as front:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from serve_app.front.trust import NONCE_HEADER, PROOF_HEADER, QUESTION_PATH, FrontTrust, is_same
+from deployments.proof import NONCE_HEADER, PROOF_HEADER, QUESTION_PATH, FrontTrust, is_same
 from tests.listening import stop_listening
 
 TRUST = FrontTrust.from_pepper(b"contract tests of the front " * 2)

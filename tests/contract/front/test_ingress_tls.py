@@ -11,7 +11,7 @@ import pytest_asyncio
 import uvicorn
 
 from serve_app.front.certificate import write_copies
-from serve_app.front.renewing import CertificateRenewal
+from serve_app.front.ingress import CertificateRenewal
 from serve_app.front.settings import IngressTls
 from tests.certificates import Authority, serial_of
 from tests.contract.front.replicas import replicas

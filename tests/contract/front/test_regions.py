@@ -14,9 +14,8 @@ import pytest
 import pytest_asyncio
 from httpx2 import AsyncClient
 
-from deployments.limits.regions.proof import PATH as LIMITS_PATH
-from serve_app.front.regions import REGION_HEADER, REGION_PATH, backend_of
-from serve_app.front.trust import FROM_REGION_HEADER
+from deployments.proof import FROM_REGION_HEADER, LIMITS_PATH
+from serve_app.front.rendering import REGION_HEADER, REGION_PATH, backend_of
 from tests.certificates import Authority
 from tests.contract.front.regions import TIMINGS, Site, sees, sees_no_more, two_regions
 from tests.contract.front.replicas import STRANGER, TRUST, Replica, Request, replicas

@@ -39,7 +39,7 @@ NUM_REFUSED = 5
 ID = re.compile(r"req_[0-9a-f]{32}")
 TRIED_AGAIN = 'haproxy_backend_retry_warnings_total{proxy="ingress"}'
 GIVEN_TO_ANOTHER = 'haproxy_backend_redispatch_warnings_total{proxy="ingress"}'
-WAITING = 'haproxy_frontend_current_sessions{proxy="holding"}'
+WAITING = 'haproxy_frontend_current_sessions{proxy="queueing"}'
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -160,5 +160,5 @@ async def test_another_front_may_be_asked_over_tls(front: RunningFront) -> None:
     async with replicas(front.replica_ports[0]):
         await front.knows(front.replica_ports[0])
         address = Address("127.0.0.1", front.settings.port)
-        introduction = await asyncio.to_thread(lambda: ask(address, TRUST, over_tls=True))
-    assert introduction.port == front.replica_ports[0]
+        handshake = await asyncio.to_thread(lambda: ask(address, TRUST, over_tls=True))
+    assert handshake.port == front.replica_ports[0]

@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx2
 
-from serve_app.front.door import FrontDoor
-from serve_app.front.trust import REQUEST_ID_HEADER, FrontTrust
+from deployments.proof import REQUEST_ID_HEADER, FrontTrust
+from serve_app.front.middleware import FrontMiddleware
 from tests.contract.http.answers import SECRET, USAGE, pieces, said
 from tests.twins.engine import Script
 from tests.twins.legal import split
@@ -28,7 +28,7 @@ def behind_a_front(world) -> httpx2.AsyncClient:
     """Return a client of a replica of its own; the front has given all its requests the same id."""
     request_id, trust = "req_" + "0a" * 16, FrontTrust.from_pepper(b"p" * 32)
     signature = hmac.digest(trust.request_key, request_id.encode(), "sha256").hex()
-    transport = httpx2.ASGITransport(app=FrontDoor(world.app(), trust, list))
+    transport = httpx2.ASGITransport(app=FrontMiddleware(world.app(), trust, list))
     headers = {"authorization": f"Bearer {SECRET}", REQUEST_ID_HEADER: f"{request_id} {signature}"}
     return httpx2.AsyncClient(transport=transport, base_url="http://manta.test", headers=headers)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
-from deployments.limits.client.stored_keys import StoredKeys
+from deployments.limits.client.key_cache import StoredKeys
 from deployments.limits.contract import GatekeeperUnavailable, Granted
 from deployments.limits.core import GatekeeperCore
 from deployments.limits.gatekeeper import GatekeeperProcess, Intervals, fingerprint
@@ -226,10 +226,10 @@ async def test_postings_are_applied_once_across_a_kill(service: Service) -> None
     (lease,) = service.gatekeeper.sync(first).answers or []
     refund = Posting(principal.key_id, "tokens", lease.at, 5_000)  # type: ignore[union-attr]
     told = SyncRequest("a-client", 2, 0, 0.4, [], [refund], [])
-    assert service.gatekeeper.sync(told).standings[principal.key_id].used_tokens == 15_000
+    assert service.gatekeeper.sync(told).usage[principal.key_id].used_tokens == 15_000
     kill(service.gatekeeper)
     service.start_again()
-    assert service.gatekeeper.sync(told).standings[principal.key_id].used_tokens == 15_000
+    assert service.gatekeeper.sync(told).usage[principal.key_id].used_tokens == 15_000
 
 
 async def test_clients_tell_what_they_were_granted_when_the_journal_is_gone(service: Service) -> None:
@@ -277,7 +277,7 @@ async def test_one_that_stopped_in_peace_goes_on_on_another_node_once_its_client
 
     reply = start_elsewhere()
     assert (reply.answers, reply.replay_after) == (None, None)
-    assert reply.standings[key.key_id].used_tokens == 10_000  # The refund counted before.
+    assert reply.usage[key.key_id].used_tokens == 10_000  # The refund counted before.
     reply = service.gatekeeper.sync(refund._replace(serial=3, refunds=[]))
     assert reply.answers is not None
     kill(service.gatekeeper)

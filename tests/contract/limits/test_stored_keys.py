@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
-from deployments.limits.client.stored_keys import StoredKeys
+from deployments.limits.client.key_cache import StoredKeys
 from deployments.limits.contract import GatekeeperUnavailable
 from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
 from deployments.patience import USUAL

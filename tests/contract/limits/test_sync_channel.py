@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from deployments.channel.client import Address
 from deployments.limits.actor import RayTransport
-from deployments.limits.messages import Ask, Lease, Posting, Standing, Stopping, SyncReply, SyncRequest, TransportDown
+from deployments.limits.messages import Ask, KeyUsage, Lease, Posting, Stopping, SyncReply, SyncRequest, TransportDown
 from deployments.limits.sync_channel import (
     SyncClient,
     SyncListener,
@@ -25,7 +25,7 @@ from deployments.limits.window import Shortage
 
 TIMEOUT_S = 5.0
 REQUEST = SyncRequest("client", 1, 2, 0.4, [Ask("key", 1, 0, 2, 300)], [], [])
-REPLY = SyncReply(12.5, 3, [], [Lease(12.5, 3, 300)], {"key": Standing(1, 60.0, 300, 60.0)}, 1, None)
+REPLY = SyncReply(12.5, 3, [], [Lease(12.5, 3, 300)], {"key": KeyUsage(1, 60.0, 300, 60.0)}, 1, None)
 
 numbers = st.integers(0, 10**12)
 seconds = st.floats(0, 2e9)
@@ -36,7 +36,7 @@ answers = st.one_of(
     st.builds(Lease, seconds, numbers, numbers),
     st.builds(Shortage, st.sampled_from(["requests", "tokens"]), numbers, numbers, numbers, st.none() | seconds),
 )
-standings = st.dictionaries(keys, st.builds(Standing, numbers, seconds, numbers, seconds), max_size=4)
+usages = st.dictionaries(keys, st.builds(KeyUsage, numbers, seconds, numbers, seconds), max_size=4)
 
 
 @given(
@@ -55,7 +55,7 @@ def test_a_request_arrives_as_it_was(request: SyncRequest) -> None:
 @given(
     st.builds(
         *(SyncReply, seconds, numbers, st.none() | st.lists(st.binary(max_size=32), max_size=4)),
-        *(st.none() | st.lists(answers, max_size=4), standings, numbers, st.none() | seconds, standings),
+        *(st.none() | st.lists(answers, max_size=4), usages, numbers, st.none() | seconds, usages),
     )
 )
 def test_an_answer_arrives_as_it_was(reply: SyncReply) -> None:

@@ -15,18 +15,18 @@ from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.client.leases import DENIAL_S
 from deployments.limits.contract import Granted
 from deployments.limits.gatekeeper import GatekeeperProcess
+from deployments.limits.journal import share_of
 from deployments.limits.regions.link import LinkDown, RegionClient
 from deployments.limits.regions.messages import LoanAsk, LoanReply, LoanRequest, parse_reply, render
-from deployments.limits.regions.proof import HEADER, MAX_AGE_S, PATH, RegionTrust
-from deployments.limits.restoring import share_of
 from deployments.patience import USUAL
+from deployments.proof import LIMITS_HEADER, LIMITS_PATH, MAX_AGE_S, RegionTrust
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import connect
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from deployments.state.identity.principal import Principal
-from deployments.state.regions.config import ResolvedRegion
-from serve_app.front.limits_door import Lender, LimitsDoor
+from deployments.state.regions import ResolvedRegion
+from serve_app.front.middleware import LimitsMiddleware, QuotaLender
 from tests.certificates import Authority
 from tests.contract.state.processes import DirectTransport, kill, resolved, start
 from tests.patience import PATIENT
@@ -49,7 +49,7 @@ async def unsigned(scope: Scope, receive: Receive, send: Send) -> None:
         {
             "type": "http.response.start",
             "status": 200,
-            "headers": [(b"content-length", b"%d" % len(reply)), (HEADER.encode(), b"0" * 64)],
+            "headers": [(b"content-length", b"%d" % len(reply)), (LIMITS_HEADER.encode(), b"0" * 64)],
         }
     )
     await send({"type": "http.response.body", "body": reply})
@@ -68,7 +68,7 @@ class Region:
         return RegionTrust.from_pepper(self.state.pepper)
 
     def door(self) -> ASGIApp:
-        return LimitsDoor(no_such_path, Lender(self.name, self.trust, self._lend))
+        return LimitsMiddleware(no_such_path, QuotaLender(self.name, self.trust, self._lend))
 
     def client(self) -> GatekeeperClient:
         assert self.gatekeeper is not None
@@ -207,7 +207,7 @@ def ask_of(two: Two, **values: object) -> LoanRequest:
 async def post(two: Two, header: str | bytes | None, body: bytes) -> httpx2.Response:
     transport = httpx2.ASGITransport(app=two.asia.door())
     async with httpx2.AsyncClient(transport=transport, base_url="https://asia.test") as http:
-        return await http.post(PATH, content=body, headers={} if header is None else {HEADER: header})
+        return await http.post(LIMITS_PATH, content=body, headers={} if header is None else {LIMITS_HEADER: header})
 
 
 def lent(two: Two) -> int:
@@ -242,8 +242,8 @@ async def test_a_request_that_is_sent_again_by_another_lends_nothing_more(two: T
     header, nonce = two.asia.trust.sign_request("asia", body)
     first, again = [await post(two, header, body) for _ in range(2)]
     assert first.content == again.content
-    assert two.asia.trust.check_reply(nonce, first.headers[HEADER], first.content)
-    assert not two.asia.trust.check_reply(nonce, first.headers[HEADER], first.content + b" ")
+    assert two.asia.trust.check_reply(nonce, first.headers[LIMITS_HEADER], first.content)
+    assert not two.asia.trust.check_reply(nonce, first.headers[LIMITS_HEADER], first.content + b" ")
     assert lent(two) == 2
     later = render(ask_of(two, serial=2))
     await post(two, two.asia.trust.sign_request("asia", later)[0], later)
@@ -280,7 +280,7 @@ async def test_a_reply_without_proof_or_certificate_is_not_believed(two: Two, tm
     await two.asia.go_away()
     two.asia.door = lambda: unsigned  # type: ignore[method-assign]
     await two.asia.serve(two.certificate, two.key)
-    with pytest.raises(LinkDown, match="proves nothing"):
+    with pytest.raises(LinkDown, match="no proof"):
         await ask(RegionClient("asia", address, trust, believed.certificate_authority))
     await two.asia.go_away()
     authority.issue(tmp_path / "other.pem", tmp_path / "other.key", ("elsewhere.test",))

@@ -9,7 +9,7 @@ from sqlalchemy.exc import OperationalError
 from deployments.state.database.connection import Database
 from deployments.state.ingress_replicas import LIVING_S, IngressRegister
 from serve_app.front.addresses import Address
-from serve_app.front.presence import Presence
+from serve_app.front.ingress import Registration
 from serve_app.front.timings import FrontTimings
 from tests.waiting import eventually
 
@@ -46,7 +46,7 @@ async def test_replica_signs_in_as_soon_as_it_listens_and_out_when_it_goes(datab
     register = IngressRegister(database)
     await register.sign_in(OTHER)
     addresses = iter([None, None, Address("10.0.0.1", 30000)])
-    one = Presence(register, lambda: next(addresses), FrontTimings(watch_s=0.01))
+    one = Registration(register, lambda: next(addresses), FrontTimings(watch_s=0.01))
     one.watch()
     assert one.own() is None
     await eventually(lambda: one.others() == [ONE, OTHER])
@@ -57,7 +57,7 @@ async def test_replica_signs_in_as_soon_as_it_listens_and_out_when_it_goes(datab
 
 async def test_replica_without_a_port_of_its_own_stays_out(database: Database) -> None:
     register = IngressRegister(database)
-    one = Presence(register, lambda: None, FrontTimings(watch_s=0.001))
+    one = Registration(register, lambda: None, FrontTimings(watch_s=0.001))
     one.watch()
     await eventually(lambda: one._task is not None and one._task.done())
     await one.close()
@@ -68,7 +68,7 @@ async def test_last_list_stays_while_the_database_is_away() -> None:
     away = OperationalError("", None, Exception())
     register = AsyncMock()
     register.living.side_effect = chain([[ONE, OTHER], away, away, away], repeat([ONE]))
-    one = Presence(register, lambda: Address("10.0.0.1", 30000), FrontTimings(save_s=0.001))
+    one = Registration(register, lambda: Address("10.0.0.1", 30000), FrontTimings(save_s=0.001))
     one.watch()
     lists = []
     while register.living.await_count < 6:

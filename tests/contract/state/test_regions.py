@@ -20,8 +20,15 @@ from deployments.state.database.tables.service import leaders as leaders_table
 from deployments.state.housekeeping import Chore, Housekeeping
 from deployments.state.ingress_replicas import IngressRegister
 from deployments.state.objects.copies import PendingCopies
-from deployments.state.regions.leader import LEASE_S, Leadership, leaders
-from deployments.state.regions.register import LIVING_S, Region, RegionRegister, RegionUnknown
+from deployments.state.regions.register import (
+    LEASE_S,
+    LIVING_S,
+    Leadership,
+    Region,
+    RegionRegister,
+    RegionUnknown,
+    leaders,
+)
 from serve_app.cli import main
 from serve_app.telemetry.parts import RegionWatcher
 from tests.contract.state.postgres import run_apart

@@ -15,9 +15,9 @@ from ray.exceptions import ActorUnavailableError
 from deployments.detached import NAMESPACE
 from deployments.limits.actor import RayTransport, start_gatekeeper, stop_gatekeeper
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
+from deployments.limits.client.key_cache import StoredKeys
 from deployments.limits.client.leases import DENIAL_S
 from deployments.limits.client.request_log import ShippedRequestLog
-from deployments.limits.client.stored_keys import StoredKeys
 from deployments.limits.contract import Denied, Granted
 from deployments.limits.messages import Ask, SyncRequest, TransportDown
 from deployments.limits.regions.messages import LoanRequest, parse_reply, render
@@ -28,7 +28,7 @@ from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
-from deployments.state.regions.config import ResolvedRegion
+from deployments.state.regions import ResolvedRegion
 from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.rollups import WIDTHS
@@ -179,7 +179,7 @@ async def used_requests(key_id: str) -> int:
         reply = await transport.sync(SyncRequest("observer", 1, 0, 0.4, [Ask(key_id, 0, 0, 0, 0)], [], []))
     finally:
         transport.close()
-    return reply.standings[key_id].used_requests
+    return reply.usage[key_id].used_requests
 
 
 async def test_another_configuration_starts_the_gatekeeper_anew_with_its_account(gatekeeping: Gatekeeping) -> None:

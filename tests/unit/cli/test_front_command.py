@@ -6,22 +6,21 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from deployments.proof import FrontTrust
 from deployments.state.config import StateConfig, resolve_state
+from deployments.state.regions import ResolvedRegion
 from serve_app.cli import front as command
 from serve_app.cli import main
-from serve_app.front.binary import HaproxyMissing
 from serve_app.front.certificate import read_certificate
 from serve_app.front.settings import (
     AddressBound,
     FrontSettings,
     IngressTls,
-    OtherRegion,
-    RegionSettings,
     TlsFiles,
     load_settings,
     supervisor_command,
 )
-from serve_app.front.trust import FrontTrust
+from serve_app.front.supervisor import HaproxyMissing
 from tests.certificates import Authority
 
 LOCAL = Path(__file__).parents[3] / "configs" / "local.yaml"
@@ -66,7 +65,7 @@ def test_front_of_a_configuration_has_its_secret_and_directory(monkeypatch: pyte
     assert (settings.host, settings.port, settings.seeds) == ("::", 8443, ("a:1", "b:2"))
     assert (settings.min_port, settings.max_port) == (31100, 31199)
     pepper = resolve_state(StateConfig()).pepper
-    assert settings.proof_key == FrontTrust.from_pepper(pepper).proof_key
+    assert settings.trust.proof_key == FrontTrust.from_pepper(pepper).proof_key
     assert str(tmp_path) in str(settings.run_dir) or settings.run_dir.parent == Path("/tmp")
 
 
@@ -75,7 +74,7 @@ def test_pepper_of_the_environment_is_enough(monkeypatch: pytest.MonkeyPatch) ->
     settings, _ = run(monkeypatch, "--plain-http")
     assert settings is not None
     assert settings.tls is None
-    assert settings.request_key == FrontTrust.from_pepper(PEPPER.encode()).request_key
+    assert settings.trust.request_key == FrontTrust.from_pepper(PEPPER.encode()).request_key
     assert settings.port == 8000
 
 
@@ -199,7 +198,7 @@ def test_region_and_tls_of_replicas_are_those_of_the_configuration(
     path.write_text(LOCAL.read_text().replace("  args:\n", f"  args:\n{section}", 1))
     settings, printed = run(monkeypatch, str(path), "--plain-http")
     assert settings is not None, printed
-    assert settings.region == RegionSettings("us", (), str(tmp_path / "ca.crt"))
+    assert settings.region == ResolvedRegion("us", {}, tmp_path / "ca.crt")
     assert settings.ingress_tls == IngressTls(str(tmp_path / "ca.crt"), "manta")
     assert settings.region_authority_path.exists()
     assert settings.ingress_authority_path.exists()
@@ -210,7 +209,7 @@ def test_region_may_be_given_as_options(monkeypatch: pytest.MonkeyPatch) -> None
     options = ("--plain-http", "--region", "us", "--other-region", "asia=https://asia.example:8443")
     settings, printed = run(monkeypatch, *options)
     assert settings is not None, printed
-    assert settings.region == RegionSettings("us", (OtherRegion("asia", "https://asia.example:8443"),))
+    assert settings.region == ResolvedRegion("us", {"asia": "https://asia.example:8443"})
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from deployments.channel.tls import TlsConfig
+from deployments.proof import FrontTrust
 from serve_app.cli import main
 from serve_app.cli.supervise import serve, welcome
 from serve_app.cli.supervise.process_tree import serving_environment
 from serve_app.cli.supervise.serve import ServePlan, load_plan
 from serve_app.front.settings import IngressTls, choose_run_dir
-from serve_app.front.trust import FrontTrust
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 

@@ -28,14 +28,14 @@ def test_replica_is_new_once() -> None:
 
 def test_empty_list_takes_nothing_out() -> None:
     table = filled()
-    table.speak_for([], 1.0)
+    table.note_seen([], 1.0)
     assert table.forget(FORGET_S, FORGET_S) == []
     assert table.addresses() == {ONE, OTHER}
 
 
 def test_partial_list_takes_nothing_out_before_its_time() -> None:
     table = filled()
-    table.speak_for([ONE], 20.0)
+    table.note_seen([ONE], 20.0)
     assert table.forget(FORGET_S, FORGET_S) == []
     assert table.forget(FORGET_S + 1, FORGET_S) == [OTHER]
     assert table.addresses() == {ONE}
@@ -43,15 +43,15 @@ def test_partial_list_takes_nothing_out_before_its_time() -> None:
 
 def test_list_cannot_add_what_has_proved_nothing() -> None:
     table = Table()
-    table.speak_for([ONE], 1.0)
+    table.note_seen([ONE], 1.0)
     assert table.addresses() == set()
 
 
 def test_replica_stays_while_anything_speaks_for_it() -> None:
     table = filled()
     for now in range(0, 600, 20):
-        table.speak_for([ONE], now)
-        table.speak_for([OTHER], now)
+        table.note_seen([ONE], now)
+        table.note_seen([OTHER], now)
         assert table.forget(float(now), FORGET_S) == []
 
 

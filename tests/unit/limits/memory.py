@@ -6,8 +6,7 @@ from typing import TypeVar
 
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.contract import Granted
-from deployments.limits.core import GatekeeperCore
-from deployments.limits.keyring import Keyring
+from deployments.limits.core import GatekeeperCore, Keyring
 from deployments.limits.ledger import Change, Ledger
 from deployments.limits.messages import Identified, Stopping, SyncReply, SyncRequest, TransportDown
 from deployments.state.identity.keys import StoredKey, digest_of

@@ -8,13 +8,12 @@ from random import Random
 
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.contract import Granted
-from deployments.limits.keyring import Keyring
+from deployments.limits.core import Keyring
 from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
 from deployments.limits.regions.core import RegionCore
-from deployments.limits.regions.exchange import INTERVAL_S
 from deployments.limits.regions.ledger import RegionLedger
-from deployments.limits.regions.messages import parse_reply, parse_request, render
-from deployments.limits.shares import Share
+from deployments.limits.regions.messages import INTERVAL_S, parse_reply, parse_request, render
+from deployments.limits.window import Share
 from deployments.state.identity.principal import Principal
 from tests.unit.limits.memory import PEPPER, MemoryJournal, stored
 
@@ -106,7 +105,7 @@ class Regions:
         self.late_s = 0.0
         self.loss = 0.0
         self.is_cut = False
-        self.num_crossings = 0
+        self.num_loan_waits = 0
         self.random = Random(seed)
         self.keyring = Keyring()
         self.keyring.apply(1, [stored(1, one.key_id, one) for one in principals])
@@ -168,7 +167,7 @@ class Regions:
         """Deliver after the link's delay, perhaps never, perhaps again much later."""
         if self.is_cut or self.random.random() < self.loss:
             return
-        self.num_crossings += 1
+        self.num_loan_waits += 1
         self._at(self.now + self.delay_s + late_s, deliver)
         if self.random.random() < self.loss:
             self._at(self.now + self.delay_s + 4 * self.random.random(), deliver)

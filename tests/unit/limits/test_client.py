@@ -160,12 +160,12 @@ async def test_a_denial_is_remembered_for_a_moment_only() -> None:
 async def test_what_a_lease_did_not_use_comes_back_when_it_ends() -> None:
     world, client, principal = await with_client(1_000, 10**9)
     await admit(client, principal, 20)
-    held = world.core.ledger.standing("key", world.clock()).used_requests
+    held = world.core.ledger.usage("key", world.clock()).used_requests
     assert held > 20
     assert client.quota(principal).remaining_requests == 980
     world.clock.advance(0.5)
     await client.tick()
-    assert world.core.ledger.standing("key", world.clock()).used_requests == 20
+    assert world.core.ledger.usage("key", world.clock()).used_requests == 20
 
 
 async def test_a_refund_whose_reply_is_lost_is_applied_once() -> None:
@@ -179,7 +179,7 @@ async def test_a_refund_whose_reply_is_lost_is_applied_once() -> None:
     one.settle(principal, granted=granted, reserved=700, used=500)
     world.loses_replies = True
     await one.tick()
-    assert world.core.ledger.standing("key", world.clock()).used_tokens == 800
+    assert world.core.ledger.usage("key", world.clock()).used_tokens == 800
 
 
 async def test_a_refund_is_applied_once_when_the_gatekeeper_is_killed_after_it() -> None:
@@ -197,7 +197,7 @@ async def test_a_refund_is_applied_once_when_the_gatekeeper_is_killed_after_it()
 
     world.sync = sync_and_die  # type: ignore[method-assign]
     await client.tick()
-    assert world.core.ledger.standing("key", world.clock()).used_tokens == 500
+    assert world.core.ledger.usage("key", world.clock()).used_tokens == 500
 
 
 async def test_a_lease_that_arrives_after_its_end_is_given_back_and_asked_for_again() -> None:
@@ -206,7 +206,7 @@ async def test_a_lease_that_arrives_after_its_end_is_given_back_and_asked_for_ag
     assert await admit(client, principal) == [True]
     assert client.counts["late_leases"] == 1
     await client.tick()
-    assert world.core.ledger.standing("key", world.clock()).used_requests == 1
+    assert world.core.ledger.usage("key", world.clock()).used_requests == 1
 
 
 async def test_a_request_that_is_cancelled_while_it_waits_leaves_its_room_to_others() -> None:
@@ -226,7 +226,7 @@ async def test_closing_gives_everything_back() -> None:
     world, client, principal = await with_client(1_000, 10**9)
     await admit(client, principal, 20)
     await client.close()
-    assert world.core.ledger.standing("key", world.clock()).used_requests == 20
+    assert world.core.ledger.usage("key", world.clock()).used_requests == 20
 
 
 async def test_idle_keys_are_forgotten() -> None:
@@ -234,10 +234,10 @@ async def test_idle_keys_are_forgotten() -> None:
     await admit(client, principal)
     world.clock.advance(0.5)
     await client.tick()
-    assert client._states
+    assert client._leases._keys
     world.clock.advance(200)
     await client.tick()
-    assert not client._states
+    assert not client._leases._keys
     world.core.sweep()
     assert not world.core.ledger.key_ids()
 
@@ -287,15 +287,15 @@ async def test_leases_of_a_key_that_is_in_use_are_renewed_before_they_end() -> N
         assert client.counts["leases"] == before
         num_used += 1
         assert client.quota(principal).remaining_requests == 10_000 - num_used
-    standing = world.core.ledger.standing("key", world.clock())
-    assert num_used < standing.used_requests <= num_used + 4  # What is held, and what a lease before it left.
+    usage = world.core.ledger.usage("key", world.clock())
+    assert num_used < usage.used_requests <= num_used + 4  # What is held, and what a lease before it left.
 
 
 async def test_leases_of_a_key_that_is_not_used_any_more_end() -> None:
     world, client, _ = await with_leases()
     await pass_time(world, client, 2.0)
-    standing = world.core.ledger.standing("key", world.clock())
-    assert (standing.used_requests, standing.used_tokens) == (1, 300)
+    usage = world.core.ledger.usage("key", world.clock())
+    assert (usage.used_requests, usage.used_tokens) == (1, 300)
     before = client.counts["leases"]
     await pass_time(world, client, 10.0)
     assert client.counts["leases"] == before
@@ -323,7 +323,7 @@ async def test_while_the_gatekeeper_is_away_nothing_is_renewed() -> None:
     assert await admit(client, principal) == [True]
     world.is_down = False
     await pass_time(world, client, 2.0)
-    assert world.core.ledger.standing("key", world.clock()).used_requests == 2
+    assert world.core.ledger.usage("key", world.clock()).used_requests == 2
     assert await admit(client, principal) == [True]
 
 

@@ -67,7 +67,7 @@ async def test_nobody_waits_for_a_gatekeeper_that_says_that_it_stops_but_for_the
     world.kill()
     world.clock.advance(1)
     await client.tick()
-    assert world.core.ledger.standing("key", world.clock()).used_requests == 10
+    assert world.core.ledger.usage("key", world.clock()).used_requests == 10
 
 
 @pytest.mark.parametrize(("silent_s", "num_tries", "waited_s"), [(0.0, 8, 0.3), (0.7, 2, 1.45)])
@@ -122,8 +122,8 @@ async def test_what_was_granted_alone_is_told_when_the_gatekeeper_is_back() -> N
     world.is_down = False
     world.clock.advance(1)
     await client.tick()
-    standing = world.core.ledger.standing("key", world.clock())
-    assert (standing.used_requests, standing.used_tokens) == (4, 200)
+    usage = world.core.ledger.usage("key", world.clock())
+    assert (usage.used_requests, usage.used_tokens) == (4, 200)
     other = world.client()
     await other.identify(secret_of("key"))
     assert await admit(other, principal, 7) == [True] * 6 + [False]
@@ -198,8 +198,8 @@ async def test_a_gatekeeper_that_lost_its_account_is_told_what_was_granted() -> 
     world.clock.advance(0.3)
     await asyncio.gather(*(client.tick() for client in clients))
     assert await admit(clients[1], principal, 3) == [True, True, False]
-    standing = world.core.ledger.standing("key", world.clock())
-    assert (standing.used_requests, standing.used_tokens) == (10, 100)
+    usage = world.core.ledger.usage("key", world.clock())
+    assert (usage.used_requests, usage.used_tokens) == (10, 100)
     assert [client.counts["replays"] for client in clients] == [1, 1]
 
 
@@ -217,7 +217,7 @@ async def test_a_refund_is_not_taken_from_others_while_charges_are_missing() -> 
     await other.tick()
     one.settle(principal, granted=granted, reserved=400, used=100)
     await one.tick()
-    assert world.core.ledger.standing("key", world.clock()).used_tokens == 600
+    assert world.core.ledger.usage("key", world.clock()).used_tokens == 600
 
 
 async def test_nothing_is_granted_while_clients_tell_what_they_were_granted() -> None:

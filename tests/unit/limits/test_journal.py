@@ -72,7 +72,7 @@ def test_a_ledger_made_from_its_journal_is_the_same(tmp_path: Path) -> None:
     for key_id in ("key", "other"):
         assert again.charges(key_id, 103.0) == ledger.charges(key_id, 103.0)
     assert again.charges("unknown", 103.0).requests == []
-    assert again.standing("unknown", 103.0) is None
+    assert again.usage("unknown", 103.0) is None
 
 
 def test_the_clock_goes_on_from_where_it_was_when_the_wall_clock_is_behind() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
-from deployments.limits import keyring as keyring_module
-from deployments.limits.keyring import Keyring
+from deployments.limits import core as keyring_module
+from deployments.limits.core import Keyring
 from deployments.state.identity.keys import StoredKey
 from tests.unit.limits.memory import principal_of
 

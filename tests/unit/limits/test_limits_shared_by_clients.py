@@ -193,7 +193,7 @@ def test_everything_is_free_again_after_an_idle_minute(
 def test_a_lease_that_is_used_at_its_end_counts_from_there() -> None:
     async def use_late() -> Run:
         run = await simulate(600, 1, [("admit", 0, 20)])
-        held = run.clients[0]._states["key"].requests.left
+        held = run.clients[0]._leases._keys["key"].requests.left
         assert held > 5
         run.world.clock.advance(0.39)
         await admit_all(run, 0, held)

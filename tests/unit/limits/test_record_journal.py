@@ -3,14 +3,14 @@ from pathlib import Path
 import pytest
 
 from deployments.limits.client import record_journal as module
-from deployments.limits.client.record_journal import RecordJournal, open_journal, take_left_files
+from deployments.limits.client.record_journal import RecordJournal, open_journal, take_orphaned_files
 from deployments.state.usage.record import RequestRecord
 from tests.contract.state.records import record
 
 
 def left(directory: Path) -> list[RequestRecord]:
     """What dead replicas have left, each request once, as the database counts them."""
-    files = list(take_left_files(directory))
+    files = list(take_orphaned_files(directory))
     for file in files:
         file.close()
     by_number = {int(one.request_id[4:]): one for file in files for one in file.records}
@@ -93,7 +93,7 @@ def test_file_belongs_to_one_at_a_time(tmp_path: Path) -> None:
     journal = RecordJournal(tmp_path)
     journal.write(0, record(0))
     die(journal)
-    (file,) = take_left_files(tmp_path)
+    (file,) = take_orphaned_files(tmp_path)
     assert left(tmp_path) == []
     file.delete()
     file.close()

@@ -205,7 +205,7 @@ def test_steady_traffic_of_one_region_waits_for_no_other() -> None:
         return run
 
     run = asyncio.run(steady())
-    assert run.clients[1].counts["crossings"] == 0
+    assert run.clients[1].counts["loan_waits"] == 0
 
 
 def test_the_shares_follow_traffic_that_moves() -> None:

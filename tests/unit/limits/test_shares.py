@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.limits.contract import Granted
-from deployments.limits.shares import Share
+from deployments.limits.window import Share
 from tests.unit.limits.memory import admit, principal_of, secret_of
 from tests.unit.limits.regions import NAMES, Regions
 from tests.unit.limits.test_limits_shared_by_clients import most_in_any_minute

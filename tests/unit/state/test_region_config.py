@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from deployments.config import ConfigError
 from deployments.state.config import StateConfig, resolve_state
-from deployments.state.regions.config import RegionConfig, ResolvedRegion, resolve_region
+from deployments.state.regions import ResolvedRegion
+from deployments.state.regions.config import RegionConfig, resolve_region
 from serve_app.config import ServiceConfig
 
 HTTPS = {"address": "https://asia.example.com/"}

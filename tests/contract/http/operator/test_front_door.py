@@ -6,8 +6,8 @@ import re
 import httpx2
 import pytest
 
-from serve_app.front.door import FrontDoor
-from serve_app.front.trust import NONCE_HEADER, PROOF_HEADER, QUESTION_PATH, REQUEST_ID_HEADER, FrontTrust
+from deployments.proof import NONCE_HEADER, PROOF_HEADER, QUESTION_PATH, REQUEST_ID_HEADER, FrontTrust
+from serve_app.front.middleware import FrontMiddleware
 from tests.contract.http.answers import SECRET
 
 TRUST, OTHER = FrontTrust.from_pepper(b"p" * 32), FrontTrust.from_pepper(b"q" * 32)
@@ -17,7 +17,7 @@ KNOWN = {"10.0.0.2:30000", "10.0.0.1:30000"}
 
 @pytest.fixture
 async def http(world):
-    transport = httpx2.ASGITransport(app=FrontDoor(world.app(), TRUST, lambda: KNOWN))
+    transport = httpx2.ASGITransport(app=FrontMiddleware(world.app(), TRUST, lambda: KNOWN))
     async with httpx2.AsyncClient(transport=transport, base_url="http://manta.test:30001") as http:
         yield http
 

@@ -1,11 +1,13 @@
-"""Has the request records handed over that dead ingress replicas left on nodes on which none was started again.
+"""Hands over the request records of ingress replicas that have died.
 
-What others have left on its own node, each replica hands over (`client.left_records`). For the other nodes, the replica
-whose address is the first of all runs a task of Ray there, once for as long as a node has no replica.
+Each replica hands over the records of its own node. For nodes without a replica, the replica with the lowest address
+runs a task of Ray there, once for as long as the node has no replica. Records may be handed over several times: the
+database knows each request by its id.
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,23 +15,71 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from typing_extensions import override
 
 from deployments.limits.actor import ACTOR_NAME, RayTransport
-from deployments.limits.client.left_records import LeftRecords
+from deployments.limits.client.record_journal import OrphanedFile, take_orphaned_files
+from deployments.limits.client.request_log import ShippedRequestLog
+from deployments.limits.messages import Transport
 from deployments.patience import USUAL, Patience
 from deployments.waiting import Watch, worth_logging
 
 logger = logging.getLogger(__name__)
 
+MAX_AGE_S = 86_400.0
+"""Older records are dropped: the database keeps the ids of requests for at least a day."""
 RECENT_S = 20.0
 """A replica whose last sign-in is older is dead: replicas sign in every five seconds."""
-_INTERVAL_S = 10.0
+_INTERVAL_S = 3.0
+_NODES_INTERVAL_S = 10.0
 
 
-class LeftElsewhere(Watch):
-    """Looks for such nodes every ten seconds. `directory` is where records lie on each node.
+class OrphanedRecords(Watch):
+    """Hands over the orphaned records in `directory` every few seconds."""
 
-    `own` returns the address of this replica, as HOST:PORT, if it has one; `living` the addresses of all, sorted.
+    def __init__(self, directory: Path, transport: Transport, clock: Callable[[], float] = time.time) -> None:
+        self._directory = directory
+        self._transport = transport
+        self._clock = clock
+
+    async def hand_over(self) -> int:
+        """Hand over the records that are there now; return their number.
+
+        Raises:
+            OSError: the directory cannot be read.
+        """
+        found = await asyncio.to_thread(lambda: list(take_orphaned_files(self._directory)))
+        try:
+            return sum([await self._hand_over(file) for file in found])
+        finally:
+            for file in found:
+                file.close()
+
+    async def _hand_over(self, file: OrphanedFile) -> int:
+        log = ShippedRequestLog(self._transport, background=False)
+        records = [one for one in file.records if one.at > self._clock() - MAX_AGE_S]
+        for record in records:
+            log.record(record)
+        await log.until_kept()
+        file.delete()
+        return len(records)
+
+    @override
+    async def _keep(self) -> None:
+        while True:
+            try:
+                if num_records := await self.hand_over():
+                    logger.info("%d request records of a dead replica were handed over.", num_records)
+            except OSError as error:
+                logger.warning("The records of dead replicas cannot be read: %s", error.strerror)
+            await asyncio.sleep(_INTERVAL_S)
+
+
+class OrphanedNodes(Watch):
+    """Looks for nodes without a replica every ten seconds. `directory` has the records on each node.
+
+    `own` returns the address of this replica as HOST:PORT, None while it has none; `living` the addresses of all,
+    sorted.
     """
 
     def __init__(
@@ -48,9 +98,9 @@ class LeftElsewhere(Watch):
         self._done: set[str] = set()
 
     async def look(self) -> int:
-        """Hand over what lies on nodes that were not looked at since their replicas left; return how many records.
+        """Hand over the records on nodes that have lost their replicas; return their number.
 
-        A node on which the task fails is looked at again the next time.
+        A node on which the task fails is tried again the next time.
 
         Raises:
             DBAPIError: the register of replicas cannot be reached.
@@ -67,7 +117,7 @@ class LeftElsewhere(Watch):
             try:
                 num_records += await self._hand_over_on(node)
             except (RayError, TimeoutError) as error:
-                logger.info("Records on the node %s are not handed over yet: %s", node, type(error).__name__)
+                logger.info("The records on node %s are not handed over yet: %s", node, type(error).__name__)
             else:
                 self._done.add(node)
         return num_records
@@ -83,10 +133,11 @@ class LeftElsewhere(Watch):
             raise
         return num_records
 
+    @override
     async def _keep(self) -> None:
         num_failures = 0
         while True:
-            await asyncio.sleep(_INTERVAL_S)
+            await asyncio.sleep(_NODES_INTERVAL_S)
             try:
                 if num_records := await self.look():
                     logger.info("%d request records on nodes without a replica were handed over.", num_records)
@@ -94,13 +145,13 @@ class LeftElsewhere(Watch):
             except Exception as error:  # The database or the head is away, in one of many ways.
                 num_failures += 1
                 if worth_logging(num_failures):
-                    logger.warning("Nodes with left records cannot be looked for: %s", type(error).__name__)
+                    logger.warning("Nodes without a replica cannot be listed: %s", type(error).__name__)
 
 
 def nodes_without(living: Iterable[str], nodes: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Return the ids of the nodes that could have an ingress replica and have none, given Ray's list of nodes.
+    """Return the ids of the nodes in Ray's list that could have an ingress replica and have none.
 
-    A node that offers no CPU has none. `living` are the addresses of the replicas, as HOST:PORT.
+    A node that offers no CPU can have none. `living` are the addresses of the replicas, as HOST:PORT.
     """
     hosts = {address.rpartition(":")[0].strip("[]") for address in living}
     return {
@@ -111,7 +162,7 @@ def nodes_without(living: Iterable[str], nodes: Iterable[Mapping[str, Any]]) -> 
 
 
 def hand_over_here(directory: Path, gatekeeper: str, patience: Patience) -> int:
-    """Hand over what lies on this node; return how many records that were.
+    """Hand over the records on this node; return their number.
 
     Raises:
         TimeoutError: the gatekeeper does not take them.
@@ -122,7 +173,7 @@ def hand_over_here(directory: Path, gatekeeper: str, patience: Patience) -> int:
         transport = RayTransport(gatekeeper, patience)
         try:
             async with asyncio.timeout(patience.hand_over_s):
-                return await LeftRecords(directory, transport).hand_over()
+                return await OrphanedRecords(directory, transport).hand_over()
         finally:
             transport.close()
 

@@ -4,9 +4,9 @@ import hmac
 
 import pytest
 
+from deployments.proof import FrontTrust, is_same, new_nonce
 from serve_app.front.settings import FrontSettings, load_settings
 from serve_app.front.timings import FrontTimings
-from serve_app.front.trust import FrontTrust, is_same, new_nonce
 
 TRUST = FrontTrust.from_pepper(b"p" * 32)
 OTHER = FrontTrust.from_pepper(b"q" * 32)
@@ -48,8 +48,7 @@ def test_answer_is_no_question_and_belongs_to_its_nonce_and_body() -> None:
 
 def test_settings_are_read_as_they_were_saved_and_show_no_key(tmp_path) -> None:  # type: ignore[no-untyped-def]
     seeds, timings = ("a:1", "b:2"), FrontTimings(round_s=0.1)
-    keys = TRUST.request_key, TRUST.proof_key
-    settings = FrontSettings(tmp_path / "front", "::", 8000, *keys, seeds=seeds, timings=timings)
+    settings = FrontSettings(tmp_path / "front", "::", 8000, TRUST, seeds=seeds, timings=timings)
     path = settings.save()
     assert load_settings(path) == settings
     assert path.stat().st_mode & 0o777 == 0o600

@@ -1,18 +1,20 @@
-"""An ingress replica's entry in the register, and the list of the others that it reads there.
-
-Where replicas have no ports of their own, or listen on loopback only, there is nothing to register: fronts find the
-replicas of their own node without it. A database that is away leaves the last list as it was.
-"""
+"""What an ingress replica runs for the fronts: its registration, and the renewal of its certificate."""
 
 import asyncio
+import gc
 import ipaddress
 import logging
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
+import uvicorn
 from sqlalchemy.exc import DBAPIError
+from typing_extensions import override
 
+from deployments.files import FileMarks
 from deployments.state.ingress_replicas import IngressRegister
 from deployments.waiting import Watch, worth_logging
 from serve_app.front.addresses import Address
@@ -24,8 +26,12 @@ logger = logging.getLogger(__name__)
 _MAX_LOOKS = 60
 
 
-class Presence(Watch):
-    """Keeps one replica in the register. `find_address` returns where this process can be reached, once it can."""
+class Registration(Watch):
+    """Keeps one replica in the register, and reads the addresses of the others there.
+
+    `find_address` returns the address of this process, None until it listens. Replicas that listen on loopback only are
+    not registered: the fronts of their own node find them without it. While the database is away, the last list stays.
+    """
 
     def __init__(
         self,
@@ -40,20 +46,21 @@ class Presence(Watch):
         self._others: list[str] = []
 
     def others(self) -> list[str]:
-        """Return where the replicas of the service listen, as far as this one knows."""
+        """Return the addresses of all registered replicas, as HOST:PORT."""
         return self._others
 
     def own(self) -> str | None:
         """Return this replica's address as HOST:PORT, None until it listens where other nodes reach it."""
         return None if self._address is None else str(self._address)
 
+    @override
     async def close(self) -> None:
-        """Sign out."""
         await super().close()
         if self._address is not None:
             with suppress(DBAPIError):
                 await self._register.sign_out(str(self._address))
 
+    @override
     async def _keep(self) -> None:
         for _ in range(_MAX_LOOKS):
             self._address = await asyncio.to_thread(self._find_address)
@@ -76,7 +83,7 @@ class Presence(Watch):
 
 
 def own_address(node_ip: str) -> Address | None:
-    """Return where other nodes reach this process's HTTP port; None while it has none that they reach."""
+    """Return the address of this process's HTTP port; None while it has none that other nodes reach."""
     first, last = replica_ports()
     for connection in psutil.Process().net_connections("tcp"):
         if connection.status == psutil.CONN_LISTEN and first <= connection.laddr.port <= last:
@@ -85,3 +92,39 @@ def own_address(node_ip: str) -> Address | None:
                 return None
             return Address(node_ip if host.is_unspecified else str(host), connection.laddr.port)
     return None
+
+
+class CertificateRenewal(Watch):
+    """Gives this replica's server a certificate that has changed. New connections get it; none is lost."""
+
+    def __init__(self, certificate: Path, key: Path, interval_s: float = USUAL.renew_s) -> None:
+        self._certificate, self._key = certificate, key
+        self._interval_s = interval_s
+        self._marks = FileMarks((certificate, key))
+        self._marks.have_changed()
+
+    @override
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            if self._marks.have_changed():
+                self._renew()
+
+    def _renew(self) -> None:
+        try:  # First where it does no harm: a pair that does not fit would leave a server without one.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._certificate, self._key)
+            for context in _server_contexts():
+                context.load_cert_chain(self._certificate, self._key)
+        except (OSError, ValueError) as error:  # An SSLError is an OSError.
+            logger.error("The certificate stays as it is: %s and %s: %s", self._certificate, self._key, error)
+
+
+def _server_contexts() -> list[ssl.SSLContext]:
+    """Return the contexts of the servers in this process: Ray Serve starts its server and gives nobody the handle.
+
+    The server may be frozen for the garbage collector.
+    """
+    gc.unfreeze()
+    configs = [found for found in gc.get_objects() if type(found) is uvicorn.Config]
+    gc.freeze()
+    return [config.ssl for config in configs if config.loaded and config.ssl is not None]

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve_app.front.addresses import Address
-from serve_app.front.filling import OWN_IS_FULL, end_streams, plan, silent, weigh, without_returning
 from serve_app.front.rendering import EMPTY, LAST_RESORT, MAIN, OTHER_WEIGHT, OWN_WEIGHT
-from serve_app.front.runtime import Slot
+from serve_app.front.runtime import OWN_IS_FULL, Slot, end_streams, plan, silent, weigh, without_returning
 from serve_app.front.table import Server
 
 NUM_SLOTS = 5
@@ -17,7 +16,7 @@ OWN, OTHER = Server(Address("127.0.0.1", 30000), True, 0.0), Server(Address("10.
 
 
 def slot(name: str, address: Address = EMPTY, status: str = "MAINT", weight: int = OWN_WEIGHT) -> Slot:
-    return Slot(name, address, status, weight, num_sessions=0, check="", check_says="", since_s=0)
+    return Slot(name, address, status, weight, num_sessions=0, check="", check_details="", since_s=0)
 
 
 class Process:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from deployments.limits.client.left_records import LeftRecords
 from deployments.limits.client.record_journal import RecordJournal
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.messages import TransportDown
+from deployments.limits.orphaned_records import OrphanedRecords
 from deployments.patience import USUAL
 from deployments.state.database.connection import Database
 from deployments.state.usage.store import UsageStore
@@ -34,7 +34,7 @@ class Service:
         self.directory = folder / "records"
         self.state = resolved(database_url, folder / "state")
         self.transport = DirectTransport(start(self.state))
-        self.left = LeftRecords(self.directory, self.transport)
+        self.left = OrphanedRecords(self.directory, self.transport)
 
     async def num_counted(self) -> int:
         return sum(row.num_requests for row in await self.usage.by_day())
@@ -85,7 +85,7 @@ async def test_what_it_had_handed_over_already_is_not_counted_again(service: Ser
 async def test_two_replicas_that_find_the_same_files_count_them_once(service: Service) -> None:
     service.leave_records()
     service.leave_records()
-    other = LeftRecords(service.directory, service.transport)
+    other = OrphanedRecords(service.directory, service.transport)
     await asyncio.gather(service.left.hand_over(), other.hand_over())
     assert await service.num_counted() == NUM_RECORDS
 
@@ -108,7 +108,7 @@ async def test_files_stay_while_the_gatekeeper_is_away(service: Service) -> None
             raise TransportDown("away")
 
     service.leave_records()
-    left = LeftRecords(service.directory, Away())  # type: ignore[arg-type]
+    left = OrphanedRecords(service.directory, Away())  # type: ignore[arg-type]
     left.watch()
     await asyncio.sleep(0.2)
     await left.close()

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from deployments.limits.left_elsewhere import nodes_without
+from deployments.limits.orphaned_records import nodes_without
 
 
 def node(name: str, host: str, *, is_alive: bool = True, cpus: float = 4.0) -> dict[str, Any]:

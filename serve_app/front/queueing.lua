@@ -1,5 +1,5 @@
--- Holds a request while no replica of a backend answers anybody, for as long as the last one has been gone for less
--- than some seconds. lua-load gives the backend's name and the seconds.
+-- Queues a request while no replica of a backend answers. It is refused once the last replica has been gone for some
+-- seconds. lua-load gives the backend's name and the seconds.
 local backend, patience_s = ...
 patience_s = tonumber(patience_s)
 
@@ -14,7 +14,7 @@ local function num_living()
     return core.backends[backend]:get_stats()["act"]
 end
 
--- One that drains, or is slow, fails its checks and answers all the same.
+-- A replica that drains or is slow fails its checks, and still answers requests.
 local function answers_checks()
     for _, server in pairs(core.backends[backend].servers) do
         local stats = server:get_stats()
@@ -35,7 +35,7 @@ end)
 
 core.register_fetches("num_living", num_living)
 
-core.register_action("hold", {"http-req"}, function()
+core.register_action("queue", {"http-req"}, function()
     if num_living() > 0 then return end
     repeat core.msleep(2 * LOOK_MS) until is_there or now() - seen_at >= patience_s
 end)

@@ -12,7 +12,7 @@ from ray import nodes
 
 from deployments.limits.actor import stop_gatekeeper
 from deployments.limits.client.record_journal import RecordJournal
-from deployments.limits.left_elsewhere import LeftElsewhere
+from deployments.limits.orphaned_records import OrphanedNodes
 from deployments.patience import Patience
 from deployments.state.config import ResolvedState, StateConfig, resolve_state
 from deployments.state.database.connection import connect
@@ -42,11 +42,11 @@ class Node:
             journal.write(number, record(number, at=time.time()))
         journal.close(is_handed_over=False)
 
-    def looker(self, own: str | None, patience: Patience = PATIENT) -> LeftElsewhere:
+    def looker(self, own: str | None, patience: Patience = PATIENT) -> OrphanedNodes:
         async def living() -> list[str]:
             return [OWN, "10.0.0.2:30000"]
 
-        return LeftElsewhere(self.directory, lambda: own, living, NAME, patience)
+        return OrphanedNodes(self.directory, lambda: own, living, NAME, patience)
 
     async def num_counted(self) -> int:
         return sum(row.num_requests for row in await self.usage.by_day())
