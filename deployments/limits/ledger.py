@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from deployments.limits.messages import Ask, KeyUsage, Lease, Posting
-from deployments.limits.window import KeyLimits, Shortage
+from deployments.limits.window import DIMENSIONS, KeyLimits, Shortage
 
 
 class Change(NamedTuple):
@@ -76,11 +76,10 @@ class Ledger:
         )
         if isinstance(taken, Shortage):
             return taken
-        if taken.requests:
-            self._note(Posting(ask.key_id, "requests", at, taken.requests))
-        if taken.tokens:
-            self._note(Posting(ask.key_id, "tokens", at, taken.tokens))
-        return Lease(at, taken.requests, taken.tokens)
+        for dimension, amount in zip(DIMENSIONS, taken, strict=True):
+            if amount:
+                self._note(Posting(ask.key_id, dimension, at, amount))
+        return Lease(at, *taken)
 
     def refund(self, posting: Posting, now: float) -> None:
         """Refund an unused charge, unless its minute is over."""
@@ -110,10 +109,9 @@ class Ledger:
     def restore(self, charges: Charges) -> None:
         """Add the charges of a snapshot."""
         limits = self._limits_of(charges.key_id)
-        for at, amount in charges.requests:
-            limits.requests.charge(at, amount)
-        for at, amount in charges.tokens:
-            limits.tokens.charge(at, amount)
+        for window, entries in (limits.requests, charges.requests), (limits.tokens, charges.tokens):
+            for at, amount in entries:
+                window.charge(at, amount)
         self.number = max(self.number, charges.number)
 
     def usage(self, key_id: str, now: float) -> KeyUsage | None:

@@ -195,16 +195,13 @@ class KeyLimits:
 
     def shortage(self, now: float, requests: int, tokens: int) -> Shortage | None:
         """Return the shortage if that much does not fit now, else None."""
-        if requests:
-            self.requests.expire(now)
-            if self.requests.used + requests > self.requests_per_minute:
-                wait = self.requests.wait_s(requests, self.requests_per_minute, now)
-                return Shortage("requests", self.requests_per_minute, self.requests.used, requests, wait)
-        if tokens:
-            self.tokens.expire(now)
-            if self.tokens.used + tokens > self.tokens_per_minute:
-                wait = self.tokens.wait_s(tokens, self.tokens_per_minute, now)
-                return Shortage("tokens", self.tokens_per_minute, self.tokens.used, tokens, wait)
+        amounts = (requests, self.requests_per_minute), (tokens, self.tokens_per_minute)
+        for dimension, (amount, limit) in zip(DIMENSIONS, amounts, strict=True):
+            window = self.window(dimension)
+            if amount:
+                window.expire(now)
+                if window.used + amount > limit:
+                    return Shortage(dimension, limit, window.used, amount, window.wait_s(amount, limit, now))
         return None
 
 

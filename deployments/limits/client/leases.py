@@ -163,10 +163,8 @@ class KeyLeases:
         taken = self.mirror.take(now_at, now_at, requests=requests, tokens=tokens)
         if isinstance(taken, Shortage):
             return taken
-        if requests:
-            self.charges.append(Posting(self.key_id, "requests", now_at, requests))
-        if tokens:
-            self.charges.append(Posting(self.key_id, "tokens", now_at, tokens))
+        charged = zip(DIMENSIONS, taken, strict=True)
+        self.charges += [Posting(self.key_id, dimension, now_at, amount) for dimension, amount in charged if amount]
         return Granted(now_at)
 
     def charge(self, at: float, tokens: int) -> None:
@@ -177,8 +175,12 @@ class KeyLeases:
     def granted_after(self, at: float, now_at: float) -> list[Posting]:
         """Return the grants after `at` that were not refunded; this clears the refunds and charges to report."""
         self.take_postings(now_at)
-        postings = [Posting(self.key_id, "requests", t, a) for t, a in self.mirror.requests.entries() if t > at]
-        return postings + [Posting(self.key_id, "tokens", t, a) for t, a in self.mirror.tokens.entries() if t > at]
+        return [
+            Posting(self.key_id, dimension, charged_at, amount)
+            for dimension in DIMENSIONS
+            for charged_at, amount in self.mirror.window(dimension).entries()
+            if charged_at > at
+        ]
 
     def quota(self, principal: Principal, now: float) -> Quota:
         """Return the room left in the minute, from the last usage and the leases."""
@@ -266,8 +268,8 @@ class Leases:
     def release_all(self) -> None:
         """Refund all leases."""
         for leases in self._keys.values():
-            leases.release("requests")
-            leases.release("tokens")
+            for dimension in DIMENSIONS:
+                leases.release(dimension)
             if leases.refunds:
                 self.unreported.add(leases)
 
