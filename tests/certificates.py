@@ -73,8 +73,8 @@ class CertificateFiles:
     def __init__(self, folder: Path, *names: str) -> None:
         self._names = names
         self.authority = Authority()
-        self.certificate, self.key, self.believed = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
-        self.believed.write_text(self.authority.pem)
+        self.certificate, self.key, self.trusted = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
+        self.trusted.write_text(self.authority.pem)
         self.serial = self.issue()
 
     def issue(self) -> int:

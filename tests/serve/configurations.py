@@ -94,7 +94,7 @@ def fixed_config(shown: CertificateFiles) -> dict[str, Any]:
         ],
         ingress=stay,
         state={"database_url": {"env": "MANTA_DATABASE_URL"}, "tiers": {TIER: limits}},
-        tls={"certificate": str(shown.certificate), "key": str(shown.key), "authority": str(shown.believed)},
+        tls={"certificate": str(shown.certificate), "key": str(shown.key), "authority": str(shown.trusted)},
     )
 
 
@@ -107,5 +107,5 @@ def fixed_environment(of_ray: CertificateFiles, database_url: str) -> dict[str, 
         "RAY_USE_TLS": "1",
         "RAY_TLS_SERVER_CERT": str(of_ray.certificate),
         "RAY_TLS_SERVER_KEY": str(of_ray.key),
-        "RAY_TLS_CA_CERT": str(of_ray.believed),
+        "RAY_TLS_CA_CERT": str(of_ray.trusted),
     }

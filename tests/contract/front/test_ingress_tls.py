@@ -28,12 +28,12 @@ class Files:
 
     def __init__(self, folder: Path) -> None:
         self.authority = Authority()
-        self.certificate, self.key, self.believed = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
+        self.certificate, self.key, self.trusted = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
         self.believe(self.authority)
         self.issue()
 
     def believe(self, authority: Authority) -> None:
-        self.believed.write_text(authority.pem)
+        self.trusted.write_text(authority.pem)
 
     def issue(self, authority: Authority | None = None, name: str = "manta") -> int:
         return (authority or self.authority).issue(self.certificate, self.key, (name, "127.0.0.1"))
@@ -53,7 +53,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 async def front(files: Files) -> AsyncIterator[RunningFront]:
     # A replica shakes hands within the time between two checks.
     timings = replace(QUICK, answer_s=1.0, check_s=0.5)
-    async with prepared_front(ingress_tls=IngressTls(str(files.believed), "manta"), timings=timings) as prepared:
+    async with prepared_front(ingress_tls=IngressTls(str(files.trusted), "manta"), timings=timings) as prepared:
         write_copies(prepared.settings)
         await prepared.start()
         yield prepared
@@ -73,7 +73,7 @@ FAULTS = ["name", "authority", "plain"]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_replica_that_does_not_show_what_is_believed_gets_no_request(
+async def test_replica_without_a_trusted_certificate_gets_no_request(
     front: RunningFront, files: Files, fault: str
 ) -> None:
     good, bad = front.replica_ports[0], front.replica_ports[3 + FAULTS.index(fault)]

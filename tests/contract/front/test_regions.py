@@ -130,7 +130,7 @@ async def _answers_from(http: AsyncClient, region: str) -> bool:
     return (await http.post(CHAT, content=b"{}")).headers.get(REGION_HEADER) == region
 
 
-async def test_region_that_is_drained_is_left_at_once_and_taken_up_again_later(world: World) -> None:
+async def test_requests_leave_a_region_at_once_when_it_is_drained_and_come_back_later(world: World) -> None:
     world.near.is_region_drained = True
     await eventually(lambda: _is(world, world.us, 503))
     answer = await world.http.post(CHAT, content=b"{}")
@@ -142,7 +142,7 @@ async def test_region_that_is_drained_is_left_at_once_and_taken_up_again_later(w
     assert await _answers_from(world.http, "us")
 
 
-async def test_gatekeeper_of_another_region_reaches_one_that_is_left_and_no_other(world: World) -> None:
+async def test_gatekeeper_of_another_region_reaches_a_drained_region_and_no_other(world: World) -> None:
     world.near.is_region_drained = True
     await eventually(lambda: _is(world, world.us, 503))
     assert (await world.http.post(LIMITS_PATH, content=b"[]")).text == str(world.near.port)
@@ -156,7 +156,7 @@ async def _is(world: World, front: RunningFront, status: int) -> bool:
     return await world.regionz(front) == status
 
 
-async def test_region_whose_replicas_are_not_ready_is_left(world: World) -> None:
+async def test_requests_leave_a_region_without_a_ready_replica(world: World) -> None:
     world.near.is_ready = False
     await eventually(lambda: _is(world, world.us, 503))
     assert await _answers_from(world.http, "asia")
@@ -171,7 +171,7 @@ async def test_flapping_replica_moves_nothing(world: World) -> None:
     assert seen == {200}
 
 
-# Loops, and who is believed.
+# Loops, and which requests are trusted.
 
 
 async def test_request_is_never_sent_on_twice(world: World) -> None:
@@ -184,7 +184,7 @@ async def test_request_is_never_sent_on_twice(world: World) -> None:
     assert not [*world.near.requests, *world.far.requests]
 
 
-async def test_request_of_another_front_is_served_here_although_the_region_is_left(world: World) -> None:
+async def test_request_of_another_front_is_served_here_although_the_region_is_drained(world: World) -> None:
     world.near.is_region_drained = True
     await eventually(lambda: _is(world, world.us, 503))
     answer = await world.http.post(CHAT, content=b"{}", headers={FROM_REGION_HEADER: signed("asia", ID)})
@@ -274,7 +274,7 @@ async def test_websockets_pass(world: World) -> None:
     await writer.wait_closed()
 
 
-# Who is believed to be another region.
+# Which other regions are trusted.
 
 
 async def test_front_with_a_certificate_of_another_name_or_authority_gets_no_request(world: World) -> None:

@@ -72,8 +72,8 @@ class Hop:
         self.is_encrypted = is_encrypted
         self.canary = f"canary{token_hex(16)}"
         self.authority = Authority()
-        self.certificate, self.key, self.believed = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
-        self.believed.write_text(self.authority.pem)
+        self.certificate, self.key, self.trusted = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
+        self.trusted.write_text(self.authority.pem)
         self.authority.issue(self.certificate, self.key, ("manta", "localhost", "127.0.0.1"))
         self.site = Site(folder)
         self.site.authority = self.authority
@@ -99,7 +99,7 @@ async def ask_from_front_to_ingress(hop: Hop) -> None:
 
 
 async def _ask_front(hop: Hop, tls: TlsFiles | None, *, is_replica_encrypted: bool) -> None:
-    ingress_tls = IngressTls(str(hop.believed), "manta") if is_replica_encrypted else None
+    ingress_tls = IngressTls(str(hop.trusted), "manta") if is_replica_encrypted else None
     async with prepared_front(tls=tls, ingress_tls=ingress_tls) as front:
         front.context = hop.authority.context()
         write_copies(front.settings)
@@ -116,7 +116,7 @@ async def ask_from_region_to_region(hop: Hop) -> None:
     ports = free_port(), free_port()
     hop.site.issue("us")
     hop.site.issue("asia")
-    ingress_tls = IngressTls(str(hop.believed), "manta")
+    ingress_tls = IngressTls(str(hop.trusted), "manta")
     async with (
         front_of(hop.site, "us", ports[0], {"asia": ports[1]}, "https" if hop.is_encrypted else "http") as us,
         _far_front(hop, ports[1], ingress_tls) as port,
@@ -145,8 +145,8 @@ class _Echo:
 
 async def ask_over_the_side_channel(hop: Hop) -> None:
     """The client is on another node as far as it knows: it finds no Unix socket."""
-    folder = hop.believed.parent
-    files = ChannelFiles(certificate=str(hop.certificate), key=str(hop.key), authority=str(hop.believed), name="manta")
+    folder = hop.trusted.parent
+    files = ChannelFiles(certificate=str(hop.certificate), key=str(hop.key), authority=str(hop.trusted), name="manta")
     server = ChannelServer(_Echo(), Capacity(1, 0), files if hop.is_encrypted else None)
     address = await server.start("127.0.0.1", str(folder / "channel.sock"))
     channel = await connect(Address(**{**address, "path": str(folder / "nothing")}), lambda: None)
@@ -162,7 +162,7 @@ async def ask_the_database(hop: Hop) -> None:
     try:
         await asyncio.to_thread(server.start_with_tls, hop.certificate, hop.key)
         url = await asyncio.to_thread(server.create_database)
-        settings = f"sslmode=verify-full&sslrootcert={hop.believed}" if hop.is_encrypted else "sslmode=disable"
+        settings = f"sslmode=verify-full&sslrootcert={hop.trusted}" if hop.is_encrypted else "sslmode=disable"
         database = await connect_database(parse_database_url(f"{url.replace('127.0.0.1', 'localhost')}?{settings}"))
         async with database.write() as connection:
             found = await connection.execute(text("SELECT CAST(:word AS text)"), {"word": hop.canary})

@@ -144,7 +144,7 @@ async def test_a_process_that_is_started_anew_has_the_new_certificate(site: Site
     assert await site.serial_shown(front) == renewed
 
 
-async def test_a_pair_that_does_not_fit_is_told_once_and_the_old_one_stays(site: Site, front: RunningFront) -> None:
+async def test_a_pair_that_does_not_fit_is_logged_once_and_the_old_one_stays(site: Site, front: RunningFront) -> None:
     said = front.log.count(STAYS)
     site.spoil()
     await eventually(lambda: front.log.count(STAYS) > said)

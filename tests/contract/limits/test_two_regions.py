@@ -126,15 +126,15 @@ class Two:
 async def two(postgres_url: str, tmp_path: Path) -> AsyncIterator[Two]:
     authority, certificate, key = Authority(), tmp_path / "cert.pem", tmp_path / "key.pem"
     authority.issue(certificate, key)
-    believed = tmp_path / "authority.pem"
-    believed.write_text(authority.pem)
+    trusted = tmp_path / "authority.pem"
+    trusted.write_text(authority.pem)
     ports = {name: free_port() for name in NAMES}
     regions = {}
     patience = replace(PATIENT, recovery_s=USUAL.recovery_s)  # Of its clients none is left when one is killed.
     pepper = resolved(postgres_url, tmp_path / "secrets").pepper
     for name in NAMES:
         others = {other: f"https://localhost:{ports[other]}" for other in NAMES if other != name}
-        place = ResolvedRegion(name, others, believed)
+        place = ResolvedRegion(name, others, trusted)
         state = replace(resolved(postgres_url, tmp_path / name), region=place, pepper=pepper, patience=patience)
         regions[name] = Region(name, state, ports[name])
     database = await connect(postgres_url)
@@ -259,10 +259,10 @@ async def test_what_is_no_request_changes_nothing(two: Two, body: bytes) -> None
     assert lent(two) == 0
 
 
-async def test_a_reply_without_proof_or_certificate_is_not_believed(two: Two, tmp_path: Path) -> None:
+async def test_a_reply_without_proof_or_certificate_is_not_trusted(two: Two, tmp_path: Path) -> None:
     trust, address = two.us.trust, f"https://localhost:{two.asia.port}"
-    believed = two.us.state.region
-    assert believed is not None
+    trusted = two.us.state.region
+    assert trusted is not None
     body = render(ask_of(two))
 
     async def ask(client: RegionClient) -> LoanReply:
@@ -271,20 +271,20 @@ async def test_a_reply_without_proof_or_certificate_is_not_believed(two: Two, tm
         finally:
             client.close()
 
-    assert (await ask(RegionClient("asia", address, trust, believed.certificate_authority))).lent
+    assert (await ask(RegionClient("asia", address, trust, trusted.certificate_authority))).lent
     with pytest.raises(LinkDown, match="SSLCertVerificationError"):
         await ask(RegionClient("asia", address, trust))
     with pytest.raises(LinkDown, match="404"):
-        await ask(RegionClient("us", address, trust, believed.certificate_authority))
+        await ask(RegionClient("us", address, trust, trusted.certificate_authority))
     authority = Authority()
     await two.asia.go_away()
     two.asia.door = lambda: unsigned  # type: ignore[method-assign]
     await two.asia.serve(two.certificate, two.key)
     with pytest.raises(LinkDown, match="no proof"):
-        await ask(RegionClient("asia", address, trust, believed.certificate_authority))
+        await ask(RegionClient("asia", address, trust, trusted.certificate_authority))
     await two.asia.go_away()
     authority.issue(tmp_path / "other.pem", tmp_path / "other.key", ("elsewhere.test",))
-    (tmp_path / "believed.pem").write_text(authority.pem)
+    (tmp_path / "trusted.pem").write_text(authority.pem)
     await two.asia.serve(tmp_path / "other.pem", tmp_path / "other.key")
     with pytest.raises(LinkDown, match="SSLCertVerificationError"):
-        await ask(RegionClient("asia", address, trust, tmp_path / "believed.pem"))
+        await ask(RegionClient("asia", address, trust, tmp_path / "trusted.pem"))

@@ -27,9 +27,9 @@ def url(authority: Authority, resting_postgres: PostgresServer, tmp_path: Path) 
 
 
 def with_tls(url: str, host: str, authority: Authority, folder: Path) -> str:
-    believed = folder / "ca.crt"
-    believed.write_text(authority.pem)
-    return parse_database_url(f"{url.replace('127.0.0.1', host)}?sslmode=verify-full&sslrootcert={believed}")
+    trusted = folder / "ca.crt"
+    trusted.write_text(authority.pem)
+    return parse_database_url(f"{url.replace('127.0.0.1', host)}?sslmode=verify-full&sslrootcert={trusted}")
 
 
 async def test_connections_are_encrypted(url: str, authority: Authority, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from tests.contract.state.test_ingresses import Clock
 from tests.waiting import eventually
 
 
-async def test_regions_sign_in_and_are_told_from_those_that_have_gone(database: Database) -> None:
+async def test_regions_sign_in_and_differ_from_those_that_have_gone(database: Database) -> None:
     clock = Clock()
     register = RegionRegister(database, clock)
     await register.sign_in("us", {"replicas": 2})

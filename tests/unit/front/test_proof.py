@@ -1,4 +1,4 @@
-"""What fronts and ingress replicas believe of each other."""
+"""The proofs by which fronts and ingress replicas trust each other."""
 
 import hmac
 

@@ -1,4 +1,4 @@
-"""Lists only add to a front's table; a server leaves it when nothing has spoken for it for a while."""
+"""Lists only add to a front's table; a server leaves it when no source has listed it for a while."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_list_cannot_add_what_has_proved_nothing() -> None:
     assert table.addresses() == set()
 
 
-def test_replica_stays_while_anything_speaks_for_it() -> None:
+def test_replica_stays_while_any_source_lists_it() -> None:
     table = filled()
     for now in range(0, 600, 20):
         table.note_seen([ONE], now)
@@ -66,7 +66,7 @@ def test_what_the_checks_say_is_news_once_and_outlasts_a_proof() -> None:
     assert [server.is_up for server in table.servers()] == [True, True]
 
 
-def test_failed_check_speaks_for_nobody() -> None:
+def test_failed_check_keeps_no_replica() -> None:
     table = filled()
     table.note_checks({ONE}, {OTHER}, 20.0)
     assert table.forget(FORGET_S + 1, FORGET_S) == [OTHER]
@@ -121,7 +121,7 @@ def test_table_is_only_taken_over_unasked_while_it_is_fresh(tmp_path: Path) -> N
     assert fresh_servers(path, 999.0, FRESH_S) == []  # A clock that was put back says nothing about its age.
 
 
-def test_new_process_is_told_of_those_that_are_up_and_of_all_when_none_is(tmp_path: Path) -> None:
+def test_new_process_gets_the_servers_that_are_up_or_all_if_none_is(tmp_path: Path) -> None:
     path, table = tmp_path / "table.json", filled()
     table.note_checks({OTHER}, {ONE}, 1.0)
     save_table(path, table, 1.0)

@@ -257,7 +257,7 @@ async def test_the_background_task_ends_when_nothing_happens_any_more() -> None:
     await client.close()
 
 
-async def test_a_key_revoked_between_being_known_and_asking_is_told_to_come_back() -> None:
+async def test_a_key_revoked_between_being_known_and_asking_is_asked_to_come_back() -> None:
     world, client, principal = await with_client()
     world.change(stored(2, "key", None))
     assert await client.admit(principal) == Denied("requests", 0, 0, 1, 1.0)

@@ -113,7 +113,7 @@ async def test_who_came_while_the_gatekeeper_was_tried_does_not_wait_for_another
     assert num_tries[0] == num_tries[1]
 
 
-async def test_what_was_granted_alone_is_told_when_the_gatekeeper_is_back() -> None:
+async def test_grants_made_alone_are_reported_when_the_gatekeeper_is_back() -> None:
     world, client, principal = await with_client(10, 1_000)
     world.is_down = True
     assert await admit(client, principal, 4) == [True] * 4
@@ -185,7 +185,7 @@ async def test_the_first_request_is_unavailable_when_the_gatekeeper_never_answer
     assert world.clock() - start == pytest.approx(USUAL.look_up_s, abs=0.1)
 
 
-async def test_a_gatekeeper_that_lost_its_account_is_told_what_was_granted() -> None:
+async def test_grants_are_reported_to_a_gatekeeper_that_lost_its_account() -> None:
     world = World(principal_of("key", 10, 1_000))
     clients = [world.client() for _ in range(2)]
     for client in clients:

@@ -83,7 +83,7 @@ async def test_an_expired_key_names_nobody(subject: Subject) -> None:
     assert await subject.gatekeeper.identify(secret_of("ends")) is None
 
 
-async def test_requests_are_admitted_up_to_the_limit_and_again_after_the_told_wait(subject: Subject) -> None:
+async def test_requests_are_admitted_up_to_the_limit_and_again_after_the_wait(subject: Subject) -> None:
     principal = await identified(subject, "small")
     for _ in range(10):
         assert isinstance(await subject.gatekeeper.admit(principal), Granted)

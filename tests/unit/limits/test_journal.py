@@ -37,7 +37,7 @@ def test_segments_follow_each_other_and_carry_the_serials_on(tmp_path: Path) -> 
     assert (later.changes, later.serials, later.last_segment) == ([change(2)], {"client": 9}, 4)
 
 
-def test_a_journal_that_is_not_here_is_told_from_an_empty_one(tmp_path: Path) -> None:
+def test_a_missing_journal_differs_from_an_empty_one(tmp_path: Path) -> None:
     FileJournal(tmp_path, NAME, 2).close()
     assert read_journal(tmp_path, NAME, 2).last_segment == 2
     assert read_journal(tmp_path, NAME, 1).last_segment is None

@@ -285,7 +285,7 @@ def lent(region: Region) -> int:
     return region.core.shares()["lent"]["requests"]
 
 
-def test_a_lender_that_lost_its_account_is_told_what_it_lent() -> None:
+def test_loans_are_reported_to_a_lender_that_lost_its_account() -> None:
     async def lose() -> None:
         run = await start(10, 1)
         admitted = [isinstance(await run.clients[1].admit(run.principal), Granted) for _ in range(10)]

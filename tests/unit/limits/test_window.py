@@ -66,7 +66,7 @@ def test_everything_is_free_when_a_minute_has_passed() -> None:
     assert limits.take(60.0, 60.0, requests=10, tokens=40_000) == Room(10, 40_000)
 
 
-def test_what_can_never_fit_is_told_so() -> None:
+def test_an_amount_that_never_fits_has_no_wait() -> None:
     shortage = KeyLimits(10, 100).take(0.0, 0.0, tokens=101)
     assert shortage == Shortage("tokens", 100, 0, 101, None)
 
