@@ -75,7 +75,7 @@ class Database:
                 yield connection
 
     async def fetch(self, query: Executable) -> CursorResult[*tuple[Any, ...]]:
-        """Return the rows of one query, which are all read."""
+        """Return the result of a query, with all rows read."""
         async with self.read() as connection:
             return await connection.execute(query)
 

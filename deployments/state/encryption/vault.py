@@ -1,7 +1,6 @@
 """The keys of accounts: created at an account's first use, and stored in the database, wrapped by the master key.
 
-An account's tokens are content that a client keeps for the service, sealed so that only the service can read and create
-it.
+An account's tokens are content that clients keep for the service, sealed: only the service can read and create them.
 """
 
 import secrets

@@ -240,11 +240,6 @@ class FileStore:
         query = select(files.c.object_key).where(files.c.object_key.in_(object_keys))
         return (await self._database.fetch(query)).scalars().all()
 
-    async def num_bytes_of(self, account: str) -> int:
-        """Return the bytes of an account's files, with the room that its pending uploads hold."""
-        async with self._database.read() as connection:
-            return await count_bytes(connection, account, self.clock())
-
     async def _row(self, account: str, file_id: str, *, even_expired: bool = False) -> dict[str, Any]:
         query = select(files).where(files.c.file_id == file_id, files.c.account == account)
         if not even_expired:

@@ -1,6 +1,6 @@
 """Uploads of all accounts: rows in the database, and each part as a sealed object of its own until there is a file.
 
-To complete an upload copies its parts into a file, piece by piece, and checks the size and the checksum. If several
+Completing an upload copies its parts into a file, piece by piece, and checks the size and the checksum. If several
 processes complete one upload, the first file counts. An upload of another account does not exist.
 """
 

@@ -54,7 +54,7 @@ class RequestLog(Protocol):
     """Takes request records."""
 
     def write_ahead(self, record: RequestRecord) -> None:
-        """Save a record that comes in a moment, in case this process dies before; never raises.
+        """Save a record that `record` will take in a moment, in case this process dies before; never raises.
 
         It is called before the last byte of an answer is sent.
         """

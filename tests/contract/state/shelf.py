@@ -3,9 +3,14 @@
 from deployments.state.database.connection import Database
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.content import NewFile
-from deployments.state.files.store import FileStore, StoredFile
+from deployments.state.files.store import FileStore, StoredFile, count_bytes
 from tests.twins.gatekeeper import TestClock
 from tests.twins.objects import MemoryObjects
+
+
+async def num_bytes_of(store: FileStore, account: str) -> int:
+    async with store._database.read() as connection:
+        return await count_bytes(connection, account, store.clock())
 
 
 class Shelf:

@@ -13,7 +13,7 @@ from deployments.state.database.tables.content import files
 from deployments.state.files.store import FileInUse, FileNotFound
 from deployments.state.objects.store import StoreFull, StoreUnavailable
 from tests.batches import insert_batch
-from tests.contract.state.shelf import Shelf
+from tests.contract.state.shelf import Shelf, num_bytes_of
 
 MIB = 1024 * 1024
 
@@ -207,5 +207,5 @@ async def test_a_full_store_leaves_nothing_behind(shelf: Shelf) -> None:
 async def test_bytes_are_counted_by_account(shelf: Shelf) -> None:
     await shelf.add(b"12345")
     await shelf.add(b"123")
-    assert await shelf.store.num_bytes_of("acct") == 8
-    assert await shelf.store.num_bytes_of("other") == 0
+    assert await num_bytes_of(shelf.store, "acct") == 8
+    assert await num_bytes_of(shelf.store, "other") == 0

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+from functools import partial
 
 import pytest
 from sqlalchemy import select
@@ -28,7 +29,7 @@ from deployments.state.uploads.rows import (
     WrongSize,
 )
 from deployments.state.uploads.store import UploadStore
-from tests.contract.state.shelf import Shelf
+from tests.contract.state.shelf import Shelf, num_bytes_of
 
 RULES = FilesConfig(max_account_bytes=10_000_000)
 
@@ -260,7 +261,7 @@ async def test_what_has_no_row_is_swept_once_it_is_old(desk):
 
 
 async def test_a_pending_upload_holds_room_until_it_ends(desk):
-    count = desk.shelf.store.num_bytes_of
+    count = partial(num_bytes_of, desk.shelf.store)
     await desk.shelf.add(b"12345")
     upload = await desk.begin(1000)
     assert await count("acct") == 1005

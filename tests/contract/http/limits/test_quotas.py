@@ -7,6 +7,7 @@ from tests.contract.http.answers import MODEL
 from tests.contract.http.batch_calls import finish, jsonl, line, lines_of, submit
 from tests.contract.http.batches.conftest import files_url, on_both_databases  # noqa: F401  It is a fixture.
 from tests.contract.http.conftest import run_batches
+from tests.contract.state.shelf import num_bytes_of
 from tests.waiting import eventually
 
 KIB = 1024
@@ -67,7 +68,7 @@ async def test_uploads_at_once_cannot_pass_the_bytes_together(world, file_store)
         answers = await asyncio.gather(*sending)
         refused = [is_refused(answer) for answer in answers]
         assert sorted(refused) == [False] * 2 + [True] * 3
-        assert await file_store.num_bytes_of("acct_1") == 8 * KIB  # Nothing is held any more.
+        assert await num_bytes_of(file_store, "acct_1") == 8 * KIB  # Nothing is held any more.
         assert not is_refused(await http.post("/v1/files", **form(2 * KIB)))
 
 
