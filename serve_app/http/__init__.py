@@ -1,1 +1,1 @@
-"""The HTTP door: who asks, how much they may, how bytes come in and answers go out."""
+"""What every HTTP request passes: middleware, keys, admission, and the streams of answers."""

@@ -158,7 +158,7 @@ async def retrieve_batch(request: Request) -> Response:
 
 @answers("openai.types.Batch")
 async def cancel_batch(request: Request) -> Response:
-    """Stop a batch; what is done is kept."""
+    """Cancel a batch; finished lines are kept."""
     principal = await caller(request, Operation.BATCHES)
     batch_id = request.path_params["batch_id"]
     services = services_of(request)
@@ -216,7 +216,7 @@ async def resume_batch(request: Request) -> Response:
 
 @answers("openai.types.Batch")
 async def cancel_any_batch(request: Request) -> Response:
-    """Stop a batch of any account; what is done is kept."""
+    """Cancel a batch of any account; finished lines are kept."""
     return await _change(request, services_of(request).batches.cancel_any)
 
 

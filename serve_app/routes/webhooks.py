@@ -110,11 +110,11 @@ async def create_endpoint(request: Request) -> Response:
     body = await parse_body(await request.body(), NewWebhookEndpoint)
     _check_url(request, body.url)
     try:
-        made = await store.create(principal.account, body.name, body.url, body.event_types, by=actor_of(principal))
+        created = await store.create(principal.account, body.name, body.url, body.event_types, by=actor_of(principal))
     except TooManyEndpoints:
         message = f"You have {MAX_ENDPOINTS} webhook endpoints, which is the limit. Delete one of them."
         raise QuotaExceeded(message, code="webhook_endpoint_limit_exceeded") from None
-    return json_response(endpoint_to_wire(made, shows_secret=True))
+    return json_response(endpoint_to_wire(created, shows_secret=True))
 
 
 @answers(Page, of=_OBJECT, query=PageQuery)

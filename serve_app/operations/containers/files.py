@@ -65,10 +65,10 @@ def no_file(file_id: str) -> NotFound:
     return NotFound(f"No such container file: {shorten(file_id)}")
 
 
-def too_many(most: int) -> QuotaExceeded:
+def too_many(limit: int) -> QuotaExceeded:
     """Return the error for an account with too many containers."""
     return QuotaExceeded(
-        f"You have {most} containers, which is the limit. Delete those you no longer need.",
+        f"You have {limit} containers, which is the limit. Delete those you no longer need.",
         code="too_many_containers",
     )
 

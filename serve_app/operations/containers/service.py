@@ -58,30 +58,30 @@ class Containers:
         """
         self.check_memory(new.memory_limit, _within(param, "memory_limit"))
         uploads = await self.files.find_uploads(principal, new.file_ids, _within(param, "file_ids"))
-        account, most = principal.account, self.config.max_containers_per_account
-        if await self.store.count_running(account) >= most and not await self._make_room(account):
-            raise too_many(most)
+        account, limit = principal.account, self.config.max_containers_per_account
+        if await self.store.count_running(account) >= limit and not await self._make_room(account):
+            raise too_many(limit)
         container_id = container_id or new_container_id()
         idle_s = 60.0 * (new.idle_minutes or self.config.idle_minutes)
         with translated(container_id):
             place = await self._hosts.create(container_id, idle_s)
         now = self.store.clock()
         memory_limit = new.memory_limit or self.config.memory_limit
-        made = StoredContainer(
+        created = StoredContainer(
             container_id, account, new.name, memory_limit, now, now, idle_s, True, cast(dict[str, Any], place)
         )
         try:
-            await self.store.add(made, most)
+            await self.store.add(created, limit)
             for upload in uploads:
-                await self.files.copy(made, upload)
+                await self.files.copy(created, upload)
         except BaseException as error:
             with suppress(ContainerError):
                 await self._hosts.end(place, container_id)
             await self.store.delete(account, container_id)
             if isinstance(error, TooManyContainers):
-                raise too_many(most) from None
+                raise too_many(limit) from None
             raise
-        return made
+        return created
 
     async def _make_room(self, account: str) -> bool:
         """End the account's automatic container that was idle longest, if it was for some time; return whether."""

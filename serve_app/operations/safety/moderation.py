@@ -38,7 +38,7 @@ class ModerationConfig(Section):
     Args:
         id: the name of the moderation model that clients and the scopes of keys use.
         aliases: other names that clients may use.
-        patterns: by category, what a text that belongs to it holds.
+        patterns: by category, the patterns of texts that belong to it.
         guard_model: the id of a model that judges texts, one of the service's own.
         guard_prompt: the question to the guard model; `{text}` is the text.
         guard_categories: by category, the pattern of a guard model's answer that means it; by default all

@@ -168,7 +168,7 @@ class Indexer:
             with suppress(Exception):
                 await asyncio.shield(self._work.release(claim.run_id))
             raise
-        else:  # After an error it is not known what was written: the lease lapses, and the files begin anew.
+        else:  # After an error, anything may have been written: the lease lapses, and the files start again.
             await self._work.release(claim.run_id)
         finally:
             renewing.cancel()

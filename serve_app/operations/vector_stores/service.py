@@ -75,15 +75,15 @@ def expired(store_id: str, param: str | None = None) -> BadRequest:
     )
 
 
-def too_many_stores(most: int) -> QuotaExceeded:
+def too_many_stores(limit: int) -> QuotaExceeded:
     """Return the error for an account with too many vector stores."""
     return QuotaExceeded(
-        f"You have {most} vector stores, which is the limit. Delete those you no longer need.",
+        f"You have {limit} vector stores, which is the limit. Delete those you no longer need.",
         code="too_many_vector_stores",
     )
 
 
-WHAT = "vector stores, which keep what is put into them"
+WHAT = "vector stores, whose files are stored"
 
 
 class VectorStoreService:

@@ -1,1 +1,1 @@
-"""From a request and what is stored to a turn: history, attachments, tools, and the chat that the model sees."""
+"""From a request and its stored conversation to a turn: history, attachments, tools, and the chat for the model."""

@@ -161,7 +161,7 @@ class Preparation:
                 *((run.name, run.output) for run in prompt.runs.values()),
                 *((name, output) for _, name, output in calls),
             ],
-            made=[item for item, _, _ in calls],
+            carried_out=[item for item, _, _ in calls],
         )
         return await open_tools(self._built_ins, request.tools or (), context)
 

@@ -63,7 +63,7 @@ class RememberedResponse:
 
 
 class PromptReader:
-    """Reads prompts from requests and from what is stored."""
+    """Reads prompts from requests and their stored conversations."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

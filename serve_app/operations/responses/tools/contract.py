@@ -116,7 +116,7 @@ class RemoteTool(ToolInUse):
 
     @abstractmethod
     def ask_approval(self, name: str, arguments: str) -> Item | None:
-        """Return an item that asks the client whether a call may be made, None where it may."""
+        """Return an item that asks the client to approve a call, None if no approval is needed."""
 
     @abstractmethod
     def approved(self) -> Sequence[ApprovedCall]:
@@ -129,8 +129,8 @@ class ToolContext:
 
     `items` are those of the whole conversation, `outputs` the outputs of the service's functions in it, with their
     names, `include` is the request's, `param` the tool's place in the request, for errors. `is_batch` marks a line of a
-    batch, for which no client waits. `max_model_len` is the model's context in tokens. `made` are the items of calls
-    that this response has carried out in another process.
+    batch, for which no client waits. `max_model_len` is the model's context in tokens. `carried_out` are the items of
+    calls that this response has carried out in another process.
     """
 
     principal: Principal
@@ -140,11 +140,11 @@ class ToolContext:
     is_batch: bool = False
     max_model_len: int = 4096
     outputs: Sequence[tuple[str, str]] = ()
-    made: Sequence[Item] = ()
+    carried_out: Sequence[Item] = ()
 
     def calls(self, kind: str) -> list[Item]:
         """Return the items of calls of one type, in the conversation and in this response."""
-        return [item for item in (*self.items, *self.made) if item["type"] == kind]
+        return [item for item in (*self.items, *self.carried_out) if item["type"] == kind]
 
 
 class BuiltIn(Protocol):

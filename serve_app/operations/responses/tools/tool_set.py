@@ -176,7 +176,7 @@ class ToolSet:
         return self._by_name[name]
 
     def ask_approval(self, name: str, arguments: str) -> Item | None:
-        """Return an item that asks the client whether a call may be made, None where it may."""
+        """Return an item that asks the client to approve a call, None if no approval is needed."""
         tool = self._by_name[name]
         return tool.ask_approval(name, arguments) if isinstance(tool, RemoteTool) else None
 
