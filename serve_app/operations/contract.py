@@ -1,9 +1,11 @@
 """The contract of an operation, and what it returns: the cost of a request, then an answer that has not begun."""
 
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from deployments.models.contract.engine import EngineStream
+from deployments.models.contract.engine import EngineStream, Summary
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from serve_app.schemas.base import OperationRequest
@@ -36,6 +38,26 @@ class Outcome:
 
     stream: EngineStream
     is_stream: bool
+
+
+class GeneratedStream(ABC):
+    """An EngineStream whose pieces come from the generator `_generate`; nothing runs before it is iterated."""
+
+    def __init__(self) -> None:
+        self.summary = Summary()
+        self._pieces: AsyncGenerator[bytes] | None = None
+
+    @abstractmethod
+    def _generate(self) -> AsyncGenerator[bytes]: ...
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        self._pieces = self._generate()
+        return self._pieces
+
+    async def aclose(self) -> None:
+        """Abort the answer if it still runs; `summary` then has the usage so far."""
+        if self._pieces is not None:
+            await self._pieces.aclose()
 
 
 class RunnableOperation(Protocol[Body]):

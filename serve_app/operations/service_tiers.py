@@ -5,7 +5,7 @@ for less. `priority`, also called `fast`, runs before other requests; keys whose
 Answers name the tier that was served.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, NamedTuple
 
 from deployments.models.contract.engine import EngineStream, ServiceTier
@@ -13,6 +13,7 @@ from deployments.models.contract.errors import Overloaded
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
 from serve_app.errors.capacity import ResourceUnavailable
+from serve_app.operations.contract import GeneratedStream
 from serve_app.schemas.base import OperationRequest
 
 ENGINE_PRIORITY: Final[Mapping[ServiceTier, int]] = {"priority": -1, "default": 0, "flex": 1}
@@ -51,20 +52,15 @@ def in_tier(stream: EngineStream, tier: ServiceTier) -> EngineStream:
     return FlexStream(stream) if tier == "flex" else stream
 
 
-class FlexStream:
-    """The answer to a flex request, which has its own error where there is no place. An EngineStream."""
+class FlexStream(GeneratedStream):
+    """The answer to a flex request, which raises ResourceUnavailable where there is no place for it."""
 
     def __init__(self, stream: EngineStream) -> None:
+        super().__init__()
         self.summary = stream.summary
         self._stream = stream
-        self._pieces: AsyncGenerator[bytes] | None = None
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the answer. Raises ResourceUnavailable if there is no place for it, or EngineError."""
-        self._pieces = self._run()
-        return self._pieces
-
-    async def _run(self) -> AsyncGenerator[bytes]:
+    async def _generate(self) -> AsyncGenerator[bytes]:
         try:
             async for piece in self._stream:
                 yield piece
@@ -75,7 +71,6 @@ class FlexStream:
 
     async def aclose(self) -> None:
         """Abort the generation if it still runs."""
-        if self._pieces is not None:
-            await self._pieces.aclose()
+        await super().aclose()
         await self._stream.aclose()
         self.summary = self._stream.summary

@@ -23,7 +23,6 @@ StoreId = Annotated[str, Field(min_length=1, max_length=128)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(ge=0, le=1000)]
 Key = Annotated[str, Field(min_length=1, max_length=MAX_METADATA_KEY_CHARS)]
-_One = str | bool | float
 
 
 def _check_value(value: Any) -> Any:

@@ -7,16 +7,17 @@ never repeated: the model reads that its outcome is unknown.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import orjson
 
-from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, Summary, Usage
+from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, Usage
 from deployments.models.contract.errors import EngineDied, Overloaded, RequestRejected
 from deployments.models.contract.steps import Written, pack_step, unpack
+from serve_app.operations.contract import GeneratedStream
 from serve_app.operations.responses.events.items import MODELS_OWN, RecordedItems
 from serve_app.operations.responses.events.writer import Item, type_of
 
@@ -104,24 +105,21 @@ class JournaledEngine:
         return _JournaledStream(self._engine, self._journal, self._retries, request)
 
 
-class _JournaledStream:
-    """One answer: the part in the journal, then the rest from the engine."""
+class _JournaledStream(GeneratedStream):
+    """One answer: the part in the journal, then the rest from the engine.
+
+    A full or dead engine is asked again under the retry policy.
+    """
 
     def __init__(self, engine: Engine, journal: Journal, retries: RetryPolicy, request: EngineRequest) -> None:
-        self.summary = Summary()
+        super().__init__()
         self._engine = engine
         self._journal = journal
         self._retries = retries
         self._request = request
         self._written = bytearray()
-        self._pieces: AsyncGenerator[bytes] | None = None
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the answer; a full or dead engine is asked again under the retry policy."""
-        self._pieces = self._run()
-        return self._pieces
-
-    async def _run(self) -> AsyncGenerator[bytes]:
+    async def _generate(self) -> AsyncGenerator[bytes]:
         if refused := self._journal.read("refused"):
             raise RequestRejected(refused["message"], param=refused["param"], code=refused["code"])
         while (past := self._journal.read("piece")) is not None:
@@ -181,11 +179,6 @@ class _JournaledStream:
     def _write(self, token_ids: list[int], events: list[Any]) -> None:
         self._written += pack_step(0, token_ids)
         self._journal.write("piece", token_ids=token_ids, events=events)
-
-    async def aclose(self) -> None:
-        """Abort the generation if it still runs; `summary` then holds what it took so far."""
-        if self._pieces is not None:
-            await self._pieces.aclose()
 
 
 class EmittedEvents:

@@ -5,16 +5,17 @@ Patterns run in linear time (RE2). The score of a category is 0 or 1.
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Self
 
 import orjson
 from pydantic import Field, field_validator, model_validator
 
 from deployments.config import Section
-from deployments.models.contract.engine import EngineRequest, ModelDirectory, Summary, Usage
+from deployments.models.contract.engine import EngineRequest, ModelDirectory, Usage
 from deployments.models.contract.errors import EngineDied, RequestRejected
 from serve_app.errors.capacity import Unavailable
+from serve_app.operations.contract import GeneratedStream
 from serve_app.operations.safety.policy import GuardModel, compile_patterns, find
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.moderations import CATEGORIES, Category
@@ -145,22 +146,16 @@ class Moderator:
         return said
 
 
-class ModerationStream:
-    """The verdicts on the texts of a request, in one piece. An EngineStream."""
+class ModerationStream(GeneratedStream):
+    """The verdicts on the texts of a request, in one piece. It raises EngineError or Unavailable as `judge` does."""
 
     def __init__(self, moderator: Moderator, texts: Sequence[str], request: EngineRequest) -> None:
-        self.summary = Summary()
+        super().__init__()
         self._moderator = moderator
         self._texts = texts
         self._request = request
-        self._pieces: AsyncGenerator[bytes] | None = None
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the answer. Raises EngineError or Unavailable as `Moderator.judge` does."""
-        self._pieces = self._run()
-        return self._pieces
-
-    async def _run(self) -> AsyncGenerator[bytes]:
+    async def _generate(self) -> AsyncGenerator[bytes]:
         usage = self.summary.usage = Usage()
         free = asyncio.Semaphore(_NUM_AT_ONCE)
 
@@ -177,11 +172,6 @@ class ModerationStream:
             await asyncio.gather(*judging, return_exceptions=True)
         answer_id = "modr-" + self._request.request_id.removeprefix("req_")
         yield orjson.dumps({"id": answer_id, "model": self._moderator.config.id, "results": results})
-
-    async def aclose(self) -> None:
-        """Stop asking."""
-        if self._pieces is not None:
-            await self._pieces.aclose()
 
 
 def _by_name(category: str) -> str:

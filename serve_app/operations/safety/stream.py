@@ -4,11 +4,11 @@ It works on events and renders them itself, so that only checked text is sent.
 """
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, Summary, Usage
+from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, Usage
 from deployments.models.contract.events import (
     Event,
     Finished,
@@ -18,6 +18,7 @@ from deployments.models.contract.events import (
     ToolCallStart,
 )
 from deployments.models.contract.render import Renderer
+from serve_app.operations.contract import GeneratedStream
 from serve_app.operations.safety.policy import SafetyPolicy, find
 
 _FILTERED: Literal["content_filter"] = "content_filter"
@@ -34,24 +35,18 @@ class Watched:
     renderer: Renderer
 
 
-class SafeStream:
-    """The answer of an engine, up to where it breaks the policy. An EngineStream."""
+class SafeStream(GeneratedStream):
+    """The answer of an engine, up to where it breaks the policy. A guard model may raise EngineDied or Unavailable."""
 
     def __init__(self, engine: Engine, policy: SafetyPolicy, watched: Watched) -> None:
-        self.summary = Summary()
+        super().__init__()
         self._engine = engine
         self._policy = policy
         self._watched = watched
         self._choices = [HeldChoice(index, policy) for index in range(watched.num_choices)]
         self._stream: EngineStream | None = None
-        self._pieces: AsyncGenerator[bytes] | None = None
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces once they are checked; the guard model may raise EngineDied or Unavailable."""
-        self._pieces = self._run()
-        return self._pieces
-
-    async def _run(self) -> AsyncGenerator[bytes]:
+    async def _generate(self) -> AsyncGenerator[bytes]:
         watched = self._watched
         if await self._policy.prompt_breaks(watched.prompt_text, watched.request):
             events = [Finished("finished", choice.index, _FILTERED) for choice in self._choices]
@@ -72,8 +67,7 @@ class SafeStream:
 
     async def aclose(self) -> None:
         """Abort the generation if it still runs."""
-        if self._pieces is not None:
-            await self._pieces.aclose()
+        await super().aclose()
         if self._stream is not None:
             await self._stream.aclose()
             self.summary.usage, self.summary.queued_s = self._stream.summary.usage, self._stream.summary.queued_s

@@ -54,11 +54,6 @@ class Turn:
     is_generated: bool = True
 
     @property
-    def is_stored(self) -> bool:
-        """Whether the response, or its items in a conversation, are stored."""
-        return self.expires_at is not None or self.conversation_id is not None
-
-    @property
     def conversation_id(self) -> str | None:
         """The conversation that gets the items once the response is finished."""
         return self.request.conversation_id

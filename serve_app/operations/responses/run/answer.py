@@ -4,17 +4,17 @@ The response is stored before the client sees that it has ended.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 import orjson
 
-from deployments.models.contract.engine import Summary
 from deployments.patience import USUAL
 from deployments.state.responses.store import ResponseStore
 from deployments.state.responses.values import StoredTurn
 from deployments.steps import STORAGE, step
 from serve_app.errors.capacity import StoresAway
+from serve_app.operations.contract import GeneratedStream
 from serve_app.operations.responses.events.writer import DONE, Item, frame, usage_from_wire
 from serve_app.operations.responses.prompt.reading import RememberedResponse
 from serve_app.operations.responses.run.loop import ResponseRun
@@ -23,13 +23,17 @@ from serve_app.telemetry.log import log_bug
 NOT_STORED = "The response was generated, but could not be stored. Please retry your request."
 
 
-class ResponseAnswer:
-    """Runs a response in the foreground. An EngineStream.
+class ResponseAnswer(GeneratedStream):
+    """Runs a response in the foreground: its pieces are server-sent events, or the response object as one.
 
     `prepare` returns the run; it is called at the first iteration, so that a batch line can wait for its turn.
     `on_failure` is called when a stream ends as failed, which only its last event shows. `find_stored` looks for the
     stored response of another try of the request, which is then not run again. A stream begins after `begins_s`, even
     if the model is silent.
+
+    Raises:
+        ApiError: something that the request refers to is missing; before the first piece.
+        EngineError: the model refused or failed before its first event.
     """
 
     def __init__(
@@ -42,7 +46,7 @@ class ResponseAnswer:
         find_stored: Callable[[], Awaitable[StoredTurn | None]] | None = None,
         begins_s: float = USUAL.response_begins_s,
     ) -> None:
-        self.summary = Summary()
+        super().__init__()
         self._prepare = prepare
         self._store = store
         self._is_stream = is_stream
@@ -50,17 +54,9 @@ class ResponseAnswer:
         self._find_stored = find_stored
         self._begins_s = begins_s
         self._run: ResponseRun | None = None
-        self._pieces: AsyncGenerator[bytes] | None = None
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield one server-sent event a piece, or the response object as one.
-
-        Raises:
-            ApiError: something that the request refers to is missing; before the first piece.
-            EngineError: the model refused or failed before its first event.
-        """
-        self._pieces = self._frames() if self._is_stream else self._body()
-        return self._pieces
+    def _generate(self) -> AsyncGenerator[bytes]:
+        return self._frames() if self._is_stream else self._body()
 
     async def _frames(self) -> AsyncGenerator[bytes]:
         async with aclosing(self.events()) as events:
@@ -146,8 +142,7 @@ class ResponseAnswer:
 
     async def aclose(self) -> None:
         """Abort the run; `summary` then has its usage so far."""
-        if self._pieces is not None:
-            await self._pieces.aclose()
+        await super().aclose()
         self._settle()
 
 
