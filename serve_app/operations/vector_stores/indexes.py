@@ -34,6 +34,10 @@ class Part(NamedTuple):
         """Whether the file is complete with this part."""
         return self.last == len(self.chunks)
 
+    def passages(self) -> list[str]:
+        """Return the texts that get a vector."""
+        return [passage for chunk in self.chunks[self.first : self.last] for passage in chunk.passages()]
+
 
 class IndexWriter:
     """Writes into the indexes that this process reaches."""

@@ -226,10 +226,7 @@ class Indexer:
         reserved = sum(part.num_uncounted for part in parts)
         granted = await self._gatekeeper.reserve(principal, reserved)
         if isinstance(granted, Denied):
-            if granted.retry_after_s is None:
-                await self._fail(claim, [parts[0].claimed], "invalid_file", _TOO_LITTLE)
-            else:
-                self._resting[principal.key_id] = self._uptime() + granted.retry_after_s
+            await self._postpone(claim, parts, granted)
             return
         request_id = f"vsidx_{secrets.token_hex(8)}"
         trace = RequestTrace(request_id, "POST", time.time(), time.perf_counter(), principal=principal)
@@ -239,12 +236,7 @@ class Indexer:
         try:
             vectors, num_tokens = await self._embedder.embed(
                 store.embedding_model,
-                [
-                    passage
-                    for part in parts
-                    for chunk in part.chunks[part.first : part.last]
-                    for passage in chunk.passages()
-                ],
+                [passage for part in parts for passage in part.passages()],
                 principal,
                 request_id=request_id,
                 priority=PRIORITY,
@@ -270,6 +262,13 @@ class Indexer:
         finally:
             self._gatekeeper.settle(principal, granted=granted, reserved=reserved, used=used)
             self._observer.end(trace, route=ROUTE, ended=time.perf_counter())
+
+    async def _postpone(self, claim: Claim, parts: Sequence[Part], denied: Denied) -> None:
+        """Wait until the key's limit allows the parts, or fail the file if it never will."""
+        if denied.retry_after_s is None:
+            await self._fail(claim, [parts[0].claimed], "invalid_file", _TOO_LITTLE)
+        else:
+            self._resting[claim.principal.key_id] = self._uptime() + denied.retry_after_s
 
     async def _fail(self, claim: Claim, failed: Sequence[ClaimedFile], code: ErrorCode, message: str) -> None:
         for claimed in failed:
