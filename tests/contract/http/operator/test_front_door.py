@@ -5,9 +5,12 @@ import re
 
 import httpx2
 import pytest
+from starlette.middleware import Middleware
 
 from deployments.proof import NONCE_HEADER, PROOF_HEADER, QUESTION_PATH, REQUEST_ID_HEADER, FrontTrust
+from serve_app.asgi import create_asgi_app
 from serve_app.front.middleware import FrontMiddleware
+from serve_app.http.middleware import OwnRequestIds
 from tests.contract.http.answers import SECRET
 
 TRUST, OTHER = FrontTrust.from_pepper(b"p" * 32), FrontTrust.from_pepper(b"q" * 32)
@@ -17,7 +20,8 @@ KNOWN = {"10.0.0.2:30000", "10.0.0.1:30000"}
 
 @pytest.fixture
 async def http(world):
-    transport = httpx2.ASGITransport(app=FrontMiddleware(world.app(), TRUST, lambda: KNOWN))
+    outermost = [Middleware(OwnRequestIds), Middleware(FrontMiddleware, TRUST, lambda: KNOWN)]
+    transport = httpx2.ASGITransport(app=create_asgi_app(world.app().state.services, outermost))
     async with httpx2.AsyncClient(transport=transport, base_url="http://manta.test:30001") as http:
         yield http
 
