@@ -74,7 +74,7 @@ class Ingress:
         wired = self._wired
         outermost = [
             Middleware(OwnRequestIds),
-            Middleware(FrontMiddleware, wired.front_trust, wired.presence.others, wired.standing),
+            Middleware(FrontMiddleware, wired.front_trust, wired.registration.others, wired.status),
         ]
         if wired.lender is not None:
             outermost.append(Middleware(LimitsMiddleware, wired.lender))

@@ -79,7 +79,7 @@ class Wired:
 
     services: Services
     beside: Sequence[Background]
-    presence: Registration
+    registration: Registration
     front_trust: FrontTrust
     regions: RegionWatcher | None
     lender: QuotaLender | None
@@ -90,7 +90,7 @@ class Wired:
         for one in self.beside:
             one.watch()
 
-    def standing(self) -> ReplicaStatus:
+    def status(self) -> ReplicaStatus:
         """Return what fronts learn of this replica and its region."""
         is_drained = self.regions is not None and self.regions.is_drained
         return ReplicaStatus(self.services.region, self.services.startup.is_ready, is_drained)
@@ -126,7 +126,7 @@ async def wire(
     )
     records_dir = state.state_dir / "records"
     request_log = ShippedRequestLog(transport, journal=open_journal(records_dir), patience=state.patience)
-    left_records = OrphanedRecords(records_dir, transport)
+    orphaned_records = OrphanedRecords(records_dir, transport)
     metrics = PrometheusMetrics()
     cluster_metrics = ClusterMetrics(metrics)
     tracer = Tracer(config.telemetry.traces) if config.telemetry.traces else None
@@ -154,9 +154,9 @@ async def wire(
     )
     ingresses = IngressRegister(database, region=state.region_name)
     renewal = CertificateRenewal(config.tls.certificate, config.tls.key) if config.tls is not None else None
-    presence = Registration(ingresses, partial(own_address, ray.util.get_node_ip_address()))
+    registration = Registration(ingresses, partial(own_address, ray.util.get_node_ip_address()))
     living = partial(ingresses.living, RECENT_S)
-    left_elsewhere = OrphanedNodes(records_dir, presence.own, living, patience=state.patience)
+    orphaned_nodes = OrphanedNodes(records_dir, registration.own, living, patience=state.patience)
     parts = PartsWatcher(
         {
             "database": partial(database.read_at_once, lambda connection: connection.execute(select(1))),
@@ -176,7 +176,7 @@ async def wire(
 
         def facts() -> dict[str, Any]:
             health = "up" if startup.is_ready else "starting"
-            return {"version": version("manta"), "replicas": len(presence.others()), "health": health}
+            return {"version": version("manta"), "replicas": len(registration.others()), "health": health}
 
         regions = RegionWatcher(state.region.name, database, facts, cluster_metrics, shares=transport.shares)
 
@@ -194,11 +194,11 @@ async def wire(
         indexer,
         background,
         startup,
-        presence,
+        registration,
         renewal,
         parts,
-        left_records,
-        left_elsewhere,
+        orphaned_records,
+        orphaned_nodes,
         regions,
     )
     beside = [one for one in every if one is not None]
@@ -241,7 +241,7 @@ async def wire(
         disk=assembly.disk,
         batch_bounds=BatchBounds(config.batches.max_requests, config.batches.max_line_bytes),
     )
-    return Wired(services, beside, presence, FrontTrust.from_pepper(state.pepper), regions, lender, closing)
+    return Wired(services, beside, registration, FrontTrust.from_pepper(state.pepper), regions, lender, closing)
 
 
 async def _close_connections(request_log: ShippedRequestLog, gatekeeper: GatekeeperClient, database: Database) -> None:

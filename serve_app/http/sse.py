@@ -108,7 +108,7 @@ class OutcomeResponse:
                 if not self._has_begun:
                     await self._begin(send)
                 await write({"type": "http.response.body", "body": piece, "more_body": True})
-                filler.spoken_at = now()
+                filler.sent_at = now()
             await filler.stop()
             self._note_end()
             await self._begin(send)
@@ -159,11 +159,11 @@ class OutcomeResponse:
 class _Filler:
     """Sends the head of a stream and then comments while the model is silent: load balancers cut silent streams off.
 
-    `task` is its current send, None most of the time: wait for it before sending, and set `spoken_at` after.
+    `task` is its current send, None most of the time: wait for it before sending, and set `sent_at` after.
     """
 
     def __init__(self, silence: Silence, begin: Callable[[], Awaitable[None]], write: Send) -> None:
-        self.spoken_at = time.perf_counter()
+        self.sent_at = time.perf_counter()
         self.task: asyncio.Task[None] | None = None
         self._begin: Callable[[], Awaitable[None]] | None = begin
         self._write = write
@@ -174,11 +174,11 @@ class _Filler:
 
     def _wait(self, silent_s: float | None) -> None:
         if silent_s is not None:
-            left_s = self.spoken_at + silent_s - time.perf_counter()
+            left_s = self.sent_at + silent_s - time.perf_counter()
             self._timer = self._loop.call_later(left_s, self._look, silent_s)
 
     def _look(self, silent_s: float) -> None:
-        if time.perf_counter() - self.spoken_at < silent_s:
+        if time.perf_counter() - self.sent_at < silent_s:
             self._wait(silent_s)
         else:
             self.task = self._loop.create_task(self._fill())
@@ -189,7 +189,7 @@ class _Filler:
             await begin()
         else:
             await self._write({"type": "http.response.body", "body": _COMMENT, "more_body": True})
-            self.spoken_at = time.perf_counter()
+            self.sent_at = time.perf_counter()
         self.task = None
         self._wait(self._comment_s)
 

@@ -219,7 +219,7 @@ class ChatRequest(ChatOptions):
         given = self.model_fields_set
         if not given.isdisjoint(DROPPED) or any(getattr(self, name) is None for name in given):
             return False
-        if self.functions is not None or self.function_call is not None or self.has_foreign_form:
+        if self.functions is not None or self.function_call is not None or self.form_needs_translation:
             return False
         if not (self.tool_choice is None or isinstance(self.tool_choice, NamedToolChoice)) and (
             self.tools is None or isinstance(self.tool_choice, AllowedToolsChoice)

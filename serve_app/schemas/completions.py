@@ -130,7 +130,7 @@ class CompletionRequest(GenerationOptions):
             is_greedy_choice
             or has_obfuscation
             or self.top_p == 0
-            or self.has_foreign_form
+            or self.form_needs_translation
             or not given.isdisjoint(_DROPPED)
             or any(getattr(self, name) is None for name in given)
         ):

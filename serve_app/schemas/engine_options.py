@@ -18,7 +18,7 @@ from serve_app.schemas.structured_outputs import (
     Regex,
     StructuredOutputs,
     check_one_form,
-    is_foreign,
+    needs_translation,
 )
 
 _ENGINE_INSIDE = "it reaches into the engine, which all accounts share"
@@ -224,9 +224,9 @@ class GenerationOptions(SamplingOptions, PromptOptions):
         return first + [name for name in ("structured_outputs", *GUIDED) if getattr(self, name) is not None]
 
     @property
-    def has_foreign_form(self) -> bool:
+    def form_needs_translation(self) -> bool:
         """Whether the form of the answer must be rewritten for the engine."""
-        return any(getattr(self, name) is not None for name in GUIDED) or is_foreign(self.structured_outputs)
+        return any(getattr(self, name) is not None for name in GUIDED) or needs_translation(self.structured_outputs)
 
     def shown_tokens_field(self) -> str | None:
         """Return the field that asks for tokens of the answer or the prompt besides the text, None where none does."""

@@ -198,7 +198,7 @@ def check_conversation(messages: list[Message]) -> None:
             continue
         _check_answered(unanswered, index - 1)
         if isinstance(message, AssistantMessage):
-            _check_says_something(message, index)
+            _check_not_empty(message, index)
             calls = {call.id for call in message.tool_calls or ()}
             unanswered = set(calls)
         else:
@@ -216,7 +216,7 @@ def _check_answered(unanswered: set[str], index: int) -> None:
         )
 
 
-def _check_says_something(message: AssistantMessage, index: int) -> None:
+def _check_not_empty(message: AssistantMessage, index: int) -> None:
     if message.audio is not None:
         raise unsupported(f"messages[{index}].audio")
     if message.content is None and not message.tool_calls and message.function_call is None and not message.refusal:

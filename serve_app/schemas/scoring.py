@@ -70,7 +70,7 @@ class ScoringRequest(OperationRequest):
 
     @abstractmethod
     def right_texts(self) -> list[str]:
-        """Return the documents, each of which gets a score."""
+        """Return the documents to be scored."""
 
     def to_engine_body(self, raw: bytes) -> bytes:
         """Return the body in the engine's dialect."""

@@ -159,7 +159,7 @@ def rewrite_form(body: dict[str, Any]) -> None:
             wanted["grammar"] = lark_to_ebnf(wanted["grammar"])
 
 
-def is_foreign(form: StructuredOutputs | None) -> bool:
+def needs_translation(form: StructuredOutputs | None) -> bool:
     """Return whether a form has fields that are null or false, or a Lark grammar."""
     if form is None:
         return False

@@ -86,16 +86,16 @@ class Fair:
         left_out = [request for request in self.running if request.request_id not in ids]
         decoding = [request for request in chosen if request.request_id not in late]
         num_decoded = len(decoding) * (1 + self.num_spec_tokens)
-        most_running, most_tokens = self.max_num_active_reqs, self.max_num_scheduled_tokens
+        max_running, max_tokens = self.max_num_active_reqs, self.max_num_scheduled_tokens
         # Prompts come last: they may take all the remaining tokens of a step.
         self.running = decoding + sorted((request for request in reading if request.request_id in ids), key=in_turn)
-        self.max_num_active_reqs = min(most_running - len(left_out), len(chosen) + num_admitted)
+        self.max_num_active_reqs = min(max_running - len(left_out), len(chosen) + num_admitted)
         if self.scheduler_config.enable_chunked_prefill and self.shares.active:  # Else prompts must fit into a step.
-            self.max_num_scheduled_tokens = min(most_tokens, num_decoded + self._pace.tokens)
+            self.max_num_scheduled_tokens = min(max_tokens, num_decoded + self._pace.tokens)
         try:
             step = self.vllms_step()
         finally:
-            self.max_num_active_reqs, self.max_num_scheduled_tokens = most_running, most_tokens
+            self.max_num_active_reqs, self.max_num_scheduled_tokens = max_running, max_tokens
             self.running.extend(left_out)
         self._was_in_vain = bool(left_out) and not step.total_num_scheduled_tokens
         self._pace.note(step.total_num_scheduled_tokens - num_decoded, now - self._planned_at)

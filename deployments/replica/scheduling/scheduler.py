@@ -161,15 +161,15 @@ class InteractiveFirst(Fair, PiecewiseScheduler):
         self, chosen: list[Request], left_out: list[Request], num_admitted: int, num_tokens: int
     ) -> SchedulerOutput:
         """Return a step of at most `num_tokens`, with the chosen running requests and `num_admitted` waiting ones."""
-        most_running, most_tokens = self.max_num_active_reqs, self.max_num_scheduled_tokens
+        max_running, max_tokens = self.max_num_active_reqs, self.max_num_scheduled_tokens
         self.running = chosen.copy()
-        self.max_num_active_reqs = min(most_running - len(left_out), len(chosen) + num_admitted)
+        self.max_num_active_reqs = min(max_running - len(left_out), len(chosen) + num_admitted)
         if self.scheduler_config.enable_chunked_prefill:  # Else prompts must fit into a step.
-            self.max_num_scheduled_tokens = min(most_tokens, num_tokens)
+            self.max_num_scheduled_tokens = min(max_tokens, num_tokens)
         try:
             return super().plan(self._last_at)
         finally:
-            self.max_num_active_reqs, self.max_num_scheduled_tokens = most_running, most_tokens
+            self.max_num_active_reqs, self.max_num_scheduled_tokens = max_running, max_tokens
             self.running.extend(left_out)
             self._left_out, self._ran, self._num_ran = left_out, self.running, len(self.running)
 

@@ -195,6 +195,9 @@ def _walk(matcher: Any, mask: Any, white: list[int], number: int, most_s: float)
     A grammar that can match a text in many ways gets slower with each token. So a walk repeats its token as long as
     the grammar allows, and then takes another one, chosen by its `number`. It takes no token that ends the answer, and
     white space, which the grammar may allow without end, only if there is nothing else.
+
+    Raises:
+        ValueError: it comes to a text that no token can follow, and that is no answer: an engine would stop there.
     """
     token, num_choices, taken_s = -1, 0, 0.0
     for _ in range(_STEPS_PER_WALK):
@@ -206,6 +209,8 @@ def _walk(matcher: Any, mask: Any, white: list[int], number: int, most_s: float)
         if is_accepted:
             continue
         matcher.fill_next_token_bitmask(mask, 0)
+        if not mask.any():
+            raise ValueError("No token can follow, and the answer is not complete.")
         allowed = _allowed(mask, matcher.stop_token_ids, white)
         num_choices += 1
         if num_choices > _CHOICES_PER_WALK or not len(allowed):

@@ -43,8 +43,8 @@ from serve_app.schemas.responses.request import CompactRequest, InputTokensReque
 from serve_app.schemas.responses.tools import FunctionTool
 
 _SUMMARIZE: Final = (
-    "Summarize the conversation so far for whoever continues it: what was asked, what was found and decided, facts, "
-    "names and numbers that are still needed, and what is left to do. Write only the summary."
+    "Summarize the conversation so far for the model that continues it: what was asked, what was found and decided, "
+    "facts, names and numbers that are still needed, and what is left to do. Write only the summary."
 )
 _SUMMARY_TOKENS = 1024
 

@@ -87,7 +87,7 @@ def test_bomb_is_refused_as_too_costly(loop, compiler, schema):
 # Each is compiled at once, and then takes 10 to 1,000 ms for each token.
 SLOW = {
     "repetition in a repetition": ("regex", "(a*b*)*c"),
-    "three of them": ("regex", "([a-z]+[a-z0-9]*)*!"),
+    "three in one another": ("regex", "(([a-z]+[a-z0-9]*)*[0-9]*)*!"),
     "after a beginning": ("regex", "hello (x+x+)+!"),
     "rule that is itself twice": ("grammar", 'root ::= root root | "a"'),
     "rules that are nothing": ("grammar", 'root ::= s s s s s s\ns ::= "a" s | s "a" | ""'),
@@ -108,6 +108,7 @@ ORDINARY = {
     "words": ("regex", "([a-z]+ )*[a-z]+"),
     "e-mail": ("regex", r"[\w.]+@[\w.]+\.com\n"),
     "sums": ("grammar", 'root ::= term ("+" term)*\nterm ::= [0-9]+ | "(" root ")"'),
+    "without end": ("grammar", 'root ::= "a" root'),  # The answer ends at `max_tokens`.
     "SQL": ("grammar", 'root ::= "SELECT " name (", " name)* " FROM " name\nname ::= [a-z]+'),
     "tag": (
         "structural_tag",
@@ -122,7 +123,15 @@ def test_ordinary_forms_are_accepted(loop, compiler, name):
     assert verdict(loop, compiler, text, form=form) is None
 
 
-@pytest.mark.parametrize(("form", "text"), [("grammar", "root ::= nowhere"), ("structural_tag", "{}")])
+NO_FORM = [
+    ("grammar", "root ::= nowhere"),
+    ("structural_tag", "{}"),
+    ("grammar", "root ::= root"),  # No token fits it.
+    ("grammar", 'root ::= "a" end\nend ::= end'),  # None fits after the first.
+]
+
+
+@pytest.mark.parametrize(("form", "text"), NO_FORM)
 def test_a_form_that_is_none_is_refused_as_such(loop, compiler, form, text):
     error = verdict(loop, compiler, text, param="field", form=form)
     assert error is not None

@@ -1,5 +1,6 @@
 """The pages hold what the code has: languages, commands, settings, paths, links, codes, and the generated pages."""
 
+import ast
 import itertools
 import json
 import re
@@ -288,6 +289,37 @@ def test_pages_keep_to_the_words_of_the_glossary() -> None:
         if page != "docs/explain/glossary.md" and not page.startswith("docs/reference/")
         for match in avoided.finditer(text)
     ]
+    assert found == []
+
+
+AVOIDED = re.compile(
+    r"\b(whoever|somebody|of which|of whom|so many|spoken for|(is|are) told|most tokens|as (much|many) again)\b", re.I
+)
+COINED = {
+    "door",
+    "standing",
+    "presence",
+    "introduction",
+    "arrears",
+    "foreign",
+    "believed",
+    "whoever",
+    "told",
+    "thoughts",
+}
+
+
+@pytest.mark.parametrize("top", ["serve_app", "deployments", "batch"])
+def test_code_keeps_to_the_words_of_the_glossary(top: str) -> None:
+    """In docstrings, comments, messages and log lines, and in the names of what it defines."""
+    found = []
+    for path in (ROOT / top).rglob("*.py"):
+        text = path.read_text()
+        found += [f"{path.name}: {match[0]}" for match in AVOIDED.finditer(text)]
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                words = {word.lower() for word in re.findall(r"[a-z]+|[A-Z][a-z]*", node.name)}
+                found += [f"{path.name}: {node.name}" for _ in words & COINED]
     assert found == []
 
 
