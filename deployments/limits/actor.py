@@ -20,8 +20,6 @@ from deployments.patience import USUAL, Patience
 from deployments.state.config import ResolvedState
 
 ACTOR_NAME = "manta-gatekeeper"
-_NUM_FIELDS_BEFORE = 19
-"""The fields of a record in the version before: all up to `discounted_tokens`."""
 
 
 class GatekeeperActor(GatekeeperProcess):
@@ -85,12 +83,7 @@ class RayTransport(Transport):
 
     @override
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
-        try:
-            marks: tuple[str, int] = await self._call("record", client_id, first, rows)
-        except TypeError:
-            # A gatekeeper of the version before knows fewer fields of a record.
-            cut = [row[:_NUM_FIELDS_BEFORE] for row in rows]
-            marks = await self._call("record", client_id, first, cut)
+        marks: tuple[str, int] = await self._call("record", client_id, first, rows)
         return marks
 
     @override

@@ -5,7 +5,7 @@ the client looks up the gatekeeper's address again, which may have changed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -115,11 +115,8 @@ class SyncClient:
 
 
 def render(message: SyncRequest | SyncReply) -> bytes:
-    """Return a message as bytes. Without loans, a reply has the form that clients of the version before know."""
-    values: tuple[object, ...] = message
-    if isinstance(message, SyncReply):
-        values = (*message[:-1], *([message.lent] if message.lent else ()))
-    return orjson.dumps(values, default=_plain)
+    """Return a message as bytes."""
+    return orjson.dumps(tuple(message), default=_plain)
 
 
 def parse_request(rendered: bytes) -> SyncRequest:
@@ -129,7 +126,7 @@ def parse_request(rendered: bytes) -> SyncRequest:
 
 def parse_reply(rendered: bytes) -> SyncReply:
     """Return the reply that was rendered."""
-    now, revision, changed, answers, usage, num_clients, replay_after, *lent = orjson.loads(rendered)
+    now, revision, changed, answers, usage, num_clients, replay_after, lent = orjson.loads(rendered)
     return SyncReply(
         now,
         revision,
@@ -138,7 +135,7 @@ def parse_reply(rendered: bytes) -> SyncReply:
         _parse_usage(usage),
         num_clients,
         replay_after,
-        _parse_usage(lent[0] if lent else {}),
+        _parse_usage(lent),
     )
 
 
@@ -153,6 +150,8 @@ def _parse_answer(answer: list[Any]) -> Answer:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, Mapping):  # One that cannot be changed.
+        return dict(value)
     return value.hex() if isinstance(value, bytes) else list(value)  # type: ignore[call-overload]  # A named tuple.
 
 

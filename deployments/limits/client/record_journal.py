@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".records"
 _SEGMENT_BYTES = 256 * 1024
-_to_row = attrgetter(*RequestRecord.__slots__)
+row_of = attrgetter(*RequestRecord.__slots__)
 
 
 @dataclass(slots=True)
@@ -74,13 +74,13 @@ class RecordJournal:
 
     def write_ahead(self, record: RequestRecord) -> None:
         """Write a record that has no number yet; `write` gives it one."""
-        line = orjson.dumps(_to_row(record)) + b"\n"
+        line = orjson.dumps(row_of(record)) + b"\n"
         self._ahead[record.request_id] = (self._append(line), line)
 
     def write(self, number: int, record: RequestRecord) -> None:
         """Write a record, unless it was written ahead."""
         ahead = self._ahead.pop(record.request_id, None)
-        segment = ahead[0] if ahead is not None else self._append(orjson.dumps(_to_row(record)) + b"\n")
+        segment = ahead[0] if ahead is not None else self._append(orjson.dumps(row_of(record)) + b"\n")
         segment.last = number
 
     def forget_below(self, number: int) -> None:

@@ -10,10 +10,8 @@ import logging
 import secrets
 from collections import deque
 from contextlib import suppress
-from dataclasses import fields
-from operator import attrgetter
 
-from deployments.limits.client.record_journal import RecordJournal
+from deployments.limits.client.record_journal import RecordJournal, row_of
 from deployments.limits.messages import Transport, TransportDown
 from deployments.patience import USUAL, Patience
 from deployments.state.usage.record import RequestRecord
@@ -23,9 +21,6 @@ logger = logging.getLogger(__name__)
 MAX_KEPT = 100_000
 _INTERVAL_S = 0.5
 _BATCH = 1_000
-_fields_of = attrgetter(*RequestRecord.__slots__)
-_NUM_USUAL = RequestRecord.__slots__.index("service_tier")
-_LATER = tuple(field.default for field in fields(RequestRecord)[_NUM_USUAL:])
 
 
 class ShippedRequestLog:
@@ -68,7 +63,7 @@ class ShippedRequestLog:
         """Buffer a record for shipping; never waits and never raises."""
         if self._journal is not None:
             self._journal.write(self._first + len(self._kept), record)
-        self._kept.append(_to_row(record))
+        self._kept.append(row_of(record))
         if len(self._kept) > MAX_KEPT:
             self._kept.popleft()
             self._first += 1
@@ -139,14 +134,3 @@ class ShippedRequestLog:
                 await self.ship()
         finally:
             self._shipping = None
-
-
-def _to_row(record: RequestRecord) -> tuple[object, ...]:
-    """Return a record as a row without trailing defaults: a gatekeeper of an earlier version knows fewer fields."""
-    row: tuple[object, ...] = _fields_of(record)
-    if row[_NUM_USUAL:] == _LATER:
-        return row[:_NUM_USUAL]
-    end = len(row)
-    while row[end - 1] == _LATER[end - 1 - _NUM_USUAL]:
-        end -= 1
-    return row[:end]

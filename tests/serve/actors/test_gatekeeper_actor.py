@@ -12,7 +12,6 @@ import pytest
 import ray
 from ray.exceptions import ActorUnavailableError
 
-from deployments.detached import NAMESPACE
 from deployments.limits.actor import RayTransport, start_gatekeeper, stop_gatekeeper
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.client.key_cache import StoredKeys
@@ -233,28 +232,6 @@ async def test_request_records_are_counted_once_though_the_gatekeeper_is_killed(
         assert (total.num_requests, total.prompt_tokens) == (200, 600)
     (latency,) = await reader.latency("1d", time.time() - 600, time.time())
     assert latency.num_requests == 200
-
-
-@ray.remote
-class GatekeeperBefore:
-    """The part of a gatekeeper of the version before that takes records, which had 19 fields at most."""
-
-    def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
-        if any(len(row) > 19 for row in rows):
-            raise TypeError("RequestRecord.__init__() takes from 17 to 20 positional arguments but 27 were given")
-        return "epoch", first + len(rows)
-
-
-async def test_a_gatekeeper_of_the_version_before_takes_records_with_more_fields(ray_cluster: None) -> None:
-    name = "gatekeeper-of-the-version-before"
-    actor = GatekeeperBefore.options(name=name, namespace=NAMESPACE).remote()  # type: ignore[attr-defined]
-    await actor.record.remote("client", 0, [])  # It has started.
-    log = ShippedRequestLog(RayTransport(name), background=False)
-    usual = ("req_1", time.time(), "key_1", "acme", "free", "POST", "/v1/responses", "m", 200, None, False, 3, 2, 0)
-    log.record(RequestRecord(*usual, None, 0.1, web_search_calls=2))
-    assert await log.ship()
-    assert log.is_empty
-    ray.kill(actor)
 
 
 async def test_other_regions_are_answered_through_the_actor(ray_cluster: None, tmp_path: Path) -> None:
