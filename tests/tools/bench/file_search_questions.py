@@ -41,11 +41,11 @@ QUESTIONS = [
     ("Which header says when I may try again after a 429?", "`retry-after-ms`"),
     ("How is a sealed stream kept from having its chunks moved or left out?", "their nonces are their numbers"),
     ("When is an object in the object store an orphan?", "an object without a row is an orphan"),
-    ("How does a lease end if its holder's clock was ahead?", "nothing would end the lease of a dead holder"),
-    ("What if two transactions want to write to SQLite at once?", "SQLite keeps one writer at a time"),
+    ("How does a lease end if its holder's clock was ahead?", "the lease of a dead holder would last"),
+    ("What if two transactions want to write to SQLite at once?", "SQLite has one writer at a time"),
     (
         "How is the service protected from JSON schemas that take too long to compile?",
-        "that is a bomb ends a child and nothing else",
+        "a form that is a bomb ends only a child",
     ),
     (
         "How do messages cite files that the code interpreter has written?",
