@@ -22,7 +22,7 @@ from deployments.limits.client.record_journal import OrphanedFile, take_orphaned
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.messages import Transport
 from deployments.patience import USUAL, Patience
-from deployments.waiting import Watch, worth_logging
+from deployments.waiting import Watch, repeat
 
 logger = logging.getLogger(__name__)
 
@@ -135,17 +135,13 @@ class OrphanedNodes(Watch):
 
     @override
     async def _keep(self) -> None:
-        num_failures = 0
-        while True:
-            await asyncio.sleep(_NODES_INTERVAL_S)
-            try:
-                if num_records := await self.look():
-                    logger.info("%d request records on nodes without a replica were handed over.", num_records)
-                num_failures = 0
-            except Exception as error:  # The database or the head is away, in one of many ways.
-                num_failures += 1
-                if worth_logging(num_failures):
-                    logger.warning("Nodes without a replica cannot be listed: %s", type(error).__name__)
+        await asyncio.sleep(_NODES_INTERVAL_S)
+        # The database or the head may be away, in one of many ways.
+        await repeat("Listing nodes without a replica", _NODES_INTERVAL_S, self._hand_over)
+
+    async def _hand_over(self) -> None:
+        if num_records := await self.look():
+            logger.info("%d request records on nodes without a replica were handed over.", num_records)
 
 
 def nodes_without(living: Iterable[str], nodes: Iterable[Mapping[str, Any]]) -> set[str]:

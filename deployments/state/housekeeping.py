@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy.exc import DBAPIError
 
@@ -27,11 +28,12 @@ from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.rollups import note_store_bytes
 from deployments.state.usage.store import LogTrim, UsageStore
 from deployments.state.vector_stores.store import VectorStores
-from deployments.waiting import worth_logging
+from deployments.waiting import repeat
 
 logger = logging.getLogger(__name__)
 
 _LEAD_S = 5.0
+_EXPECTED = (DBAPIError, StoreUnavailable, OSError)
 
 
 @dataclass(frozen=True)
@@ -69,48 +71,41 @@ class Housekeeping:
         self._chores = chores
         self._log_bug = log_bug
         self._leads = leads
-        self._is_leading = leads is None
+        self._is_leading = asyncio.Event()
+        if leads is None:
+            self._is_leading.set()
 
     async def run(self) -> None:
         """Run every chore now, and again after its interval."""
         async with asyncio.TaskGroup() as group:
             if self._leads is not None:
-                group.create_task(self._lead(self._leads))
+                lead = partial(self._lead, self._leads)
+                group.create_task(repeat("Acquiring the leader lease", _LEAD_S, lead, (DBAPIError, OSError)))
             for chore in self._chores:
-                group.create_task(self._repeat(chore))
+                group.create_task(repeat(chore.name, chore.interval_s, partial(self._do, chore), _EXPECTED))
 
     async def _lead(self, leads: Callable[[], Awaitable[bool]]) -> None:
-        num_failures = 0
-        while True:
-            try:
-                self._is_leading = await leads()
-                num_failures = 0
-            except (DBAPIError, OSError) as error:
-                self._is_leading = False
-                num_failures += 1
-                if worth_logging(num_failures):
-                    logger.warning("Leader lease not acquired %d times: %s", num_failures, type(error).__name__)
-            await asyncio.sleep(_LEAD_S)
+        try:
+            is_leading = await leads()
+        except BaseException:
+            self._is_leading.clear()
+            raise
+        if is_leading:
+            self._is_leading.set()
+        else:
+            self._is_leading.clear()
 
-    async def _repeat(self, chore: Chore) -> None:
-        num_failures = 0
-        while True:
-            if not self._is_leading:
-                await asyncio.sleep(min(chore.interval_s, _LEAD_S))
-                continue
-            try:
-                num_deleted = await chore.work()
-            except (DBAPIError, StoreUnavailable, OSError) as error:
-                num_failures += 1
-                if worth_logging(num_failures):
-                    logger.warning("%s failed %d times: %s", chore.name, num_failures, type(error).__name__)
-            except Exception as error:  # Otherwise this chore would never run again.
-                self._log_bug(chore.name, error)
-            else:
-                num_failures = 0
-                if num_deleted:
-                    logger.info("%s: %d", chore.name, num_deleted)
-            await asyncio.sleep(chore.interval_s)
+    async def _do(self, chore: Chore) -> None:
+        await self._is_leading.wait()
+        try:
+            num_deleted = await chore.work()
+        except _EXPECTED:
+            raise
+        except Exception as error:  # Otherwise this chore would never run again.
+            self._log_bug(chore.name, error)
+            return
+        if num_deleted:
+            logger.info("%s: %d", chore.name, num_deleted)
 
 
 def create_chores(

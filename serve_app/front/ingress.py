@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from deployments.files import FileMarks
 from deployments.state.ingress_replicas import IngressRegister
-from deployments.waiting import Watch, worth_logging
+from deployments.waiting import Watch, repeat
 from serve_app.front.addresses import Address
 from serve_app.front.settings import replica_ports
 from serve_app.front.timings import USUAL, FrontTimings
@@ -69,17 +69,11 @@ class Registration(Watch):
             await asyncio.sleep(self._timings.watch_s)
         else:
             return
-        num_failures = 0
-        while True:
-            try:
-                await self._register.sign_in(str(self._address))
-                self._others = await self._register.living()
-                num_failures = 0
-            except DBAPIError as error:
-                num_failures += 1
-                if worth_logging(num_failures):
-                    logger.warning("The register of ingress replicas is away: %s", type(error).__name__)
-            await asyncio.sleep(self._timings.save_s)
+        await repeat("Registering this ingress replica", self._timings.save_s, self._sign_in, (DBAPIError,))
+
+    async def _sign_in(self) -> None:
+        await self._register.sign_in(str(self._address))
+        self._others = await self._register.living()
 
 
 def own_address(node_ip: str) -> Address | None:

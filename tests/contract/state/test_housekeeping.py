@@ -97,7 +97,7 @@ class Lines(logging.Handler):
 def logged():
     """The lines that chores log. Not by pytest's handlers: beside the tests of the engine, these miss warnings."""
     kept = Lines()
-    loggers = [logging.getLogger("deployments.state.housekeeping"), logging.getLogger("manta.errors")]
+    loggers = [logging.getLogger("deployments.waiting"), logging.getLogger("manta.errors")]
     for logger in loggers:
         logger.addHandler(kept)
     yield kept.lines
