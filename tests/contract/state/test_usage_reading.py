@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.state.audit_log import Actor, AuditFilter, AuditLog, UnknownEntry
 from deployments.state.database.connection import Database
 from deployments.state.identity.key_store import KeyRefused, KeyStore
@@ -167,10 +166,3 @@ async def test_changes_of_keys_are_in_the_audit_log_with_who_made_them(database:
     assert await log.page(AuditFilter(until=before - 1), 9) == ([], False)
     with pytest.raises(UnknownEntry):
         await log.page(AuditFilter(), 9, after="audit_log-none")
-
-
-def test_rows_end_where_only_defaults_follow() -> None:
-    log = ShippedRequestLog(None, background=False)  # type: ignore[arg-type]
-    for one in (record(queued_s=0.5), record(output_cost=1)):
-        log.record(one)
-    assert [len(row) for row in log._kept] == [20, 26]

@@ -11,7 +11,6 @@ from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.messages import TransportDown
 from deployments.state.database.clock import PastClock
 from deployments.state.database.connection import Database
-from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import LogTrim, UsageRow, UsageStore
 from tests.contract.state.processes import DirectTransport, kill, resolved, start
 from tests.contract.state.records import NOON, record
@@ -50,15 +49,6 @@ async def test_tokens_that_did_not_count_are_kept_and_added_up(database: Databas
     assert (row.prompt_tokens, row.completion_tokens, row.discounted_tokens) == (20, 10, 7)
     seen = await store.last_requests("key_1")
     assert sorted(seen, key=lambda one: one.request_id) == [flex, record(2)]
-
-
-def test_of_usual_requests_no_more_is_shipped_than_the_version_before_reads() -> None:
-    log = ShippedRequestLog(None, background=False)  # type: ignore[arg-type]
-    flex = record(service_tier="flex", discounted_tokens=7)
-    for one in (record(), flex):
-        log.record(one)
-    assert [len(row) for row in log._kept] == [17, 19]
-    assert [RequestRecord(*row) for row in log._kept] == [record(), flex]  # type: ignore[arg-type]
 
 
 async def test_a_record_that_arrives_twice_is_counted_once(database: Database) -> None:
