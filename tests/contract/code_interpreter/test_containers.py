@@ -169,7 +169,8 @@ async def test_code_that_kills_its_container_is_told_and_the_container_gone(cont
 
 async def test_a_caller_that_leaves_interrupts_its_code(container, interpreter):
     hosts, place = container
-    calling = asyncio.create_task(hosts.run(place, "cntr_1", "x = 0\nwhile True: x += 1"))
+    await hosts.run(place, "cntr_1", "x = 0")
+    calling = asyncio.create_task(hosts.run(place, "cntr_1", "while True: x += 1"))
     held = interpreter.replicas[0].containers._held["cntr_1"]
     await eventually(lambda: held.num_running)
     calling.cancel()
