@@ -74,7 +74,7 @@ HELD_OUT = [
     ),
     ("Which error is there when the disk is full?", "there is no room left to store it"),
     ("How is JSON that is nested too deeply refused?", "counted on the bytes first, in linear time"),
-    ("May error messages quote what the caller sent?", "No content beyond a short scalar"),
+    ("May error messages quote what the caller sent?", "and of the request only short values"),
     ("Which library runs the patterns of safety policies?", "Patterns run in linear time (RE2)"),
     (
         "A background response was seen in part when its process died: what then?",
@@ -84,7 +84,7 @@ HELD_OUT = [
     ("What is dropped when a conversation is too long?", "Only whole turns are dropped to fit"),
     (
         "How does a developer add a tool that the service runs itself?",
-        "`create_built_in` there returns a `BuiltIn`",
+        "creates a tool from its section of the configuration",
     ),
     (
         "When is the content of an expired response destroyed?",
