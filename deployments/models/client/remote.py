@@ -33,7 +33,7 @@ class RemoteEngine:
         resume_wait_s: float = 60.0,
         patience: Patience = USUAL,
     ) -> None:
-        """Requests wait `wait_s` seconds for a first replica, and `resume_wait_s` for another after theirs has died."""
+        """A request waits `wait_s` seconds for its first replica, and `resume_wait_s` for the next if that one dies."""
         self.card = card
         self.resume_wait_s = resume_wait_s
         self.patience = patience

@@ -4,6 +4,7 @@ Each search is one request over the guarded client, as the service documents it.
 """
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -66,15 +67,15 @@ class Result:
     text: str
 
 
-class SearchProvider:
+class SearchProvider(ABC):
     """A service that searches the web, over the guarded client."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
 
+    @abstractmethod
     async def search(self, search: Search) -> list[Result]:
         """Return the results, best first; raises SearchFailed unless the service answers as documented."""
-        raise NotImplementedError
 
     async def aclose(self) -> None:
         """Close every connection."""

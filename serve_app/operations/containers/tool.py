@@ -114,7 +114,7 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         self._written = WrittenFiles()
 
     async def check(self) -> None:
-        """Find the container, if one is to be used again. Raises NotFound if the one that the request names is gone."""
+        """Find the container to continue with. Raises NotFound if the request names one that is gone."""
         if self._container_id is None:
             return
         find_container = self._find_named if self._auto is None else self._find_last

@@ -18,7 +18,7 @@ COLUMNS = (
     "rounds",
     "requests",
     "failed",
-    "of which allowed",
+    "allowed",
     "slowest, undisturbed",
     "back after",
     "promise",

@@ -96,7 +96,7 @@ class PromptReader:
     async def _with_runs(
         self, principal: Principal, items: Sequence[Item], runs: dict[str, ServerRun]
     ) -> dict[str, ServerRun]:
-        """Return the runs, with stored ones of calls that lack theirs: from a conversation, or from the client."""
+        """Return the runs; add the stored run of each call that came without one, from a conversation or a client."""
         called = [item["id"] for item in items if item["type"].endswith("_call") and item["type"] != "function_call"]
         missing = [item_id for item_id in called if item_id not in runs]
         if not missing or principal.retention == "strict":

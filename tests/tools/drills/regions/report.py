@@ -9,7 +9,7 @@ COLUMNS = (
     "what dies",
     "requests",
     "failed",
-    "of which allowed",
+    "allowed",
     "chat, waits p99",
     "turns, waits p99",
     "chat, turns lost",
