@@ -22,7 +22,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from deployments.config import ConfigError
 from deployments.patience import USUAL, Patience
 from deployments.state.database.migrations import current_revision, head_revision, upgrade
-from deployments.state.database.postgres import create_pool, create_postgres, lacks_primary, lost_server, until_unused
+from deployments.state.database.postgres import (
+    LOOK_S,
+    create_pool,
+    create_postgres,
+    lacks_primary,
+    lost_server,
+    until_unused,
+)
 from deployments.state.database.sqlite import (
     READERS,
     SqliteThreads,
@@ -36,7 +43,6 @@ from deployments.waiting import worth_logging
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_LOOK_AGAIN_S = 0.25
 _PATIENT_S = 1.0
 _MIGRATION_LOCK = 0x6D616E7461  # "manta": the advisory lock that one migrating process holds on PostgreSQL.
 
@@ -120,7 +126,7 @@ class Database:
                 if not (lost_server(error) or lacks_primary(error)) or not (self._may_wait() or is_patient):
                     raise
             is_again = True
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            await asyncio.sleep(LOOK_S)
 
     async def read_at_once(self, work: Callable[[Connection], T]) -> T:
         """Return the result of `work`, which only reads: the quick way, for reads in a request."""
@@ -158,7 +164,7 @@ class Database:
                 except (OSError, DBAPIError) as error:
                     if not lost_server(error) or not self._may_wait():
                         raise
-                await asyncio.sleep(_LOOK_AGAIN_S)
+                await asyncio.sleep(LOOK_S)
             self._lost_at = None
             try:
                 yield connection

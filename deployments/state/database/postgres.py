@@ -29,7 +29,7 @@ from deployments.state.database.dsn import with_address
 
 _Asking = asyncio.Task[asyncpg.Connection]
 
-_LOOK_S = 0.25
+LOOK_S = 0.25
 _OTHERS_S = 2.0
 """The time for the other servers once one has answered that it takes no writes: seven trips between regions."""
 _PAUSE_S = 0.5
@@ -112,7 +112,7 @@ def create_pool(url: URL, patience: Patience) -> AsyncEngine:
 async def until_unused(pool: Pool) -> None:
     """Return when every connection is back in its pool: a pool that is disposed of never closes the others."""
     while isinstance(pool, QueuePool) and pool.checkedout():  # noqa: ASYNC110  # A pool sends no event.
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(LOOK_S)
 
 
 def lacks_primary(error: BaseException) -> bool:
