@@ -17,7 +17,7 @@ from deployments.models.contract.render import Renderer
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from serve_app.operations.contract import Cost, Outcome
-from serve_app.operations.routing import CacheSalt, affinity_of, find_engine, unsupported_parameter
+from serve_app.operations.routing import CacheSalt, affinity_of, check_max_tokens, find_engine, unsupported_parameter
 from serve_app.operations.safety.policy import SafetyPolicy
 from serve_app.operations.safety.stream import SafeStream, Watched
 from serve_app.operations.service_tiers import ENGINE_PRIORITY, in_tier
@@ -52,6 +52,7 @@ class GenerationOperation(Generic[Body]):
         card = self._engine(body, principal).card
         if card.id in self._policies and (shown := body.shown_tokens_field()) is not None:
             raise unsupported_parameter(shown)  # The policy checks text, not tokens.
+        check_max_tokens(body.max_tokens_field, body.max_tokens_bound(), card)
         return cost_of(body, card)
 
     def run(

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 from collections.abc import Callable
 
-from deployments.models.contract.engine import Engine, ModelDirectory, render_salt
+from deployments.models.contract.engine import Engine, ModelCard, ModelDirectory, render_salt
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
@@ -42,6 +42,17 @@ def unsupported_parameter(name: str) -> BadRequest:
     return BadRequest(
         f"Unsupported parameter: '{name}' is not supported with this model.", param=name, code="unsupported_parameter"
     )
+
+
+def check_max_tokens(name: str, num_tokens: int | None, card: ModelCard) -> None:
+    """Raise BadRequest if more tokens are asked for, in the field of this name, than the model's context has."""
+    if num_tokens is not None and num_tokens > card.max_model_len:
+        raise BadRequest(
+            f"{name} is too large: {num_tokens}. This model supports at most {card.max_model_len} tokens, the prompt "
+            f"and the answer together.",
+            param=name,
+            code="invalid_value",
+        )
 
 
 def cache_salts(secret: bytes, tiers: Tiers | None = None) -> CacheSalt:

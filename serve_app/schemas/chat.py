@@ -174,6 +174,11 @@ class ChatRequest(ChatOptions):
         """Whether the model must be able to call tools: it is offered some and not forbidden to use them."""
         return bool(self.tools or self.functions) and self.tool_choice != "none" and self.function_call != "none"
 
+    @property
+    def max_tokens_field(self) -> str:
+        """The field that `max_tokens_bound` comes from."""
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+
     def max_tokens_bound(self) -> int | None:
         """Return the max tokens of each choice, None when only the model's context bounds it."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens

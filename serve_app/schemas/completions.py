@@ -96,6 +96,11 @@ class CompletionRequest(GenerationOptions):
         """How many completions are asked for, those of all prompts together."""
         return (self.n or 1) * count_inputs(self.prompt)
 
+    @property
+    def max_tokens_field(self) -> str:
+        """The field that `max_tokens_bound` comes from."""
+        return "max_tokens"
+
     def max_tokens_bound(self) -> int:
         """Return how many tokens each choice may have at most."""
         return DEFAULT_MAX_TOKENS if self.max_tokens is None else self.max_tokens

@@ -14,7 +14,7 @@ from serve_app.operations.responses.prompt.turn import Turn, create_response
 from serve_app.operations.responses.storage import Storage
 from serve_app.operations.responses.tools.contract import BuiltIns, ToolContext
 from serve_app.operations.responses.tools.tool_set import ToolSet, open_tools
-from serve_app.operations.routing import find_engine, unsupported_parameter
+from serve_app.operations.routing import check_max_tokens, find_engine, unsupported_parameter
 from serve_app.schemas.responses.request import PromptedRequest, ResponseRequest
 
 _SEALED_REASONING = "reasoning.encrypted_content"
@@ -52,6 +52,7 @@ class Preparation:
             TooManyItems, ReserveReached: there is no room to store the response.
         """
         engine = self.engine(request.model, principal)
+        check_max_tokens("max_output_tokens", request.max_output_tokens, engine.card)
         expires_at = self._storage.expires_at(principal)
         if request.background and expires_at is None:
             raise RetentionForbids("background responses, which must be stored", "background")

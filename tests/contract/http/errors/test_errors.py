@@ -306,3 +306,25 @@ async def test_client_that_leaves_while_sending_is_noted(world, live):
     await writer.wait_closed()
     await eventually(lambda: world.log.records)
     assert world.log.records[0].status == 499
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/v1/chat/completions", "max_tokens"),
+        ("/v1/chat/completions", "max_completion_tokens"),
+        ("/v1/completions", "max_tokens"),
+        ("/v1/responses", "max_output_tokens"),
+    ],
+)
+async def test_more_tokens_than_the_context_are_refused_by_the_name_of_their_field(world, path, field):
+    context = world.chat.card.max_model_len
+    async with world.http() as http:
+        answer = await http.post(path, json={**BODIES[path], field: context + 1})
+        message = error_of(answer, 400, "invalid_value", field)
+        assert message == (
+            f"{field} is too large: {context + 1}. This model supports at most {context} tokens, the prompt and the "
+            f"answer together."
+        )
+        assert not world.chat.requests
+        assert (await http.post(path, json={**BODIES[path], field: context})).status_code == 200
