@@ -36,6 +36,7 @@ from serve_app.telemetry.trace import RequestTrace, record_of
 from serve_app.telemetry.tracing import Tracer
 from serve_app.validation.batch_lines import BatchRequest
 from serve_app.validation.body import validate_body
+from serve_app.validation.ignored import NOTHING, Ignored
 
 MAX_TRIES = 3
 _MAX_WAIT_S = 5.0
@@ -65,6 +66,7 @@ class LineCalls:
         clock: Callable[[], float] = time.time,
         prices: Prices = NO_PRICES,
         tracer: Tracer | None = None,
+        ignored: Ignored = NOTHING,
     ) -> None:
         self._operations = operations
         self._limiter = limiter
@@ -73,6 +75,7 @@ class LineCalls:
         self._clock = clock
         self._prices = prices
         self._tracer = tracer
+        self._ignored = ignored
         self._random = Random(secrets.randbits(64))  # noqa: S311 - spreads retries.
 
     async def run(self, line: int, request: BatchRequest, endpoint: str, principal: Principal, batch_id: str) -> Answer:
@@ -102,6 +105,7 @@ class LineCalls:
     async def _call(self, request: BatchRequest, endpoint: str, trace: RequestTrace, principal: Principal) -> bytes:
         operation = self._operations[endpoint]
         check_operation(principal, operation.name)
+        self._ignored.drop_from(request.body)
         body = validate_body(request.body, operation.schema)
         raw = orjson.dumps(request.body)
         trace.model = operation.cost(body, principal).model

@@ -26,6 +26,7 @@ from serve_app.operations.safety.policy import SafetyConfig
 from serve_app.telemetry.log import error_logger
 from serve_app.telemetry.ray_metrics import ClusterCounts
 from serve_app.telemetry.tracing import Tracer, TracesConfig
+from serve_app.validation.ignored import ClientsConfig
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class BatchSetup:
     tool_places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     moderation: ModerationConfig | None = None
     traces: TracesConfig | None = None
+    clients: ClientsConfig = field(default_factory=ClientsConfig)
 
     def create_tracer(self) -> Tracer | None:
         """Return the tracer of this process; None where traces are off."""
@@ -75,6 +77,7 @@ class BatchSetup:
             parts += [place.model.model_dump_json(), place.deployment, place.application, safety]
         moderation = "" if self.moderation is None else self.moderation.model_dump_json()
         parts += [self.tools.model_dump_json(), repr(sorted(self.tool_places.items())), moderation, repr(self.traces)]
+        parts.append(self.clients.model_dump_json())
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     async def open_stores(self) -> Stores:
@@ -96,12 +99,23 @@ class BatchSetup:
         handles = {name: serve.get_deployment_handle(*place) for name, place in self.tool_places.items()}
         stores = await self.open_stores()
         assembly = assemble(
-            engines, safety, self.tools, handles, self.state, stores.database, stores.files, self.moderation
+            engines,
+            safety,
+            self.tools,
+            handles,
+            self.state,
+            stores.database,
+            stores.files,
+            self.moderation,
+            self.clients,
         )
         prices = Prices({place.model.id: place.model.price for place in self.models})
         count = ClusterCounts().add_record
         tracer = self.create_tracer()
-        return LineWorker(stores, assembly.operations.by_path(), self.config, count, prices=prices, tracer=tracer)
+        operations = assembly.operations
+        return LineWorker(
+            stores, operations.by_path(), self.config, count, prices=prices, tracer=tracer, ignored=operations.ignored
+        )
 
     @staticmethod
     def _engine(place: ModelPlace, patience: Patience) -> RemoteEngine:

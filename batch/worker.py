@@ -27,6 +27,7 @@ from serve_app.operations.contract import RunnableOperation
 from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.tracing import Tracer
 from serve_app.validation.batch_lines import Place, parse_line
+from serve_app.validation.ignored import NOTHING, Ignored
 
 _MAX_UNWRITTEN_BYTES = 4 * MAX_SEGMENT_BYTES
 
@@ -83,6 +84,7 @@ class LineWorker:
         intervals: Intervals = INTERVALS,
         prices: Prices = NO_PRICES,
         tracer: Tracer | None = None,
+        ignored: Ignored = NOTHING,
     ) -> None:
         """Create a worker; `count` is called with the record of each line whose outcome was committed."""
         self.limiter = ConcurrencyLimiter(config.max_lines_in_flight)
@@ -90,7 +92,9 @@ class LineWorker:
         self._count = count
         self._intervals = intervals
         clock = stores.batches.clock
-        self._calls = LineCalls(operations, self.limiter, config.priority, clock=clock, prices=prices, tracer=tracer)
+        self._calls = LineCalls(
+            operations, self.limiter, config.priority, clock=clock, prices=prices, tracer=tracer, ignored=ignored
+        )
 
     async def run(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
         """Return when each of the lines has a committed outcome, or when the batch must stop or is paused.

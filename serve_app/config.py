@@ -20,6 +20,7 @@ from deployments.tools.config import ToolsConfig
 from serve_app.operations.safety.moderation import ModerationConfig
 from serve_app.operations.safety.policy import SafetyConfig
 from serve_app.telemetry.tracing import TelemetryConfig
+from serve_app.validation.ignored import ClientsConfig
 
 
 class ServedModel(ModelConfig):
@@ -91,6 +92,7 @@ class ServiceConfig(Section):
     tls: TlsConfig | None = None
     http: HttpConfig = HttpConfig()
     ingress: IngressConfig = IngressConfig()
+    clients: ClientsConfig = ClientsConfig()
     batches: BatchConfig = BatchConfig()
     tools: ToolsConfig = ToolsConfig()
     moderation: ModerationConfig | None = None

@@ -50,4 +50,6 @@ def batch_setup(
     ]
     tool_places = {name: (handle.deployment_name, handle.app_name) for name, handle in tools.items()}
     traces = config.telemetry.traces
-    return BatchSetup(state, config.batches, tuple(places), config.tools, tool_places, config.moderation, traces)
+    return BatchSetup(
+        state, config.batches, tuple(places), config.tools, tool_places, config.moderation, traces, config.clients
+    )

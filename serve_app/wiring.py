@@ -141,7 +141,7 @@ async def wire(
     with_models = list(zip(engines, config.models, strict=True))
     safety = {model.id: model.safety for model in config.models if model.safety is not None}
     aliases = [(engine, model.aliases) for engine, model in with_models]
-    assembly = assemble(aliases, safety, config.tools, tools, state, database, files, config.moderation)
+    assembly = assemble(aliases, safety, config.tools, tools, state, database, files, config.moderation, config.clients)
     operations, search = assembly.operations, assembly.tooling.file_search
 
     # What runs beside requests.

@@ -1,4 +1,4 @@
-"""Who is asking: from an Authorization header to a Principal, or a refusal.
+"""Who is asking: from the API key in a request's headers to a Principal, or a refusal.
 
 `CallRate` bounds how often a key may call, `KeyWatch` ends answers whose key is revoked meanwhile.
 """
@@ -26,12 +26,12 @@ async def authenticate(request: HTTPConnection, gatekeeper: Gatekeeper, region: 
     """Return the holder of the request's API key; `region` is this one, empty where there is only one.
 
     Raises:
-        Unauthenticated: there is no key, or it is not sent as a Bearer token.
+        Unauthenticated: there is no key, or it is sent neither as a Bearer token nor as `x-api-key`.
         InvalidKey: the key is unknown, revoked or expired.
         Unavailable: keys cannot be checked right now.
         WrongRegion: the key is bound to other regions.
     """
-    secret = bearer_secret(request.headers.get("authorization"))
+    secret = _secret_of(request)
     try:
         principal = await gatekeeper.identify(secret)
     except GatekeeperUnavailable:
@@ -44,7 +44,13 @@ async def authenticate(request: HTTPConnection, gatekeeper: Gatekeeper, region: 
 
 def key_digest(request: HTTPConnection, gatekeeper: Gatekeeper) -> bytes:
     """Return the digest of the secret that an authenticated request carries."""
-    return gatekeeper.digest(bearer_secret(request.headers.get("authorization")))
+    return gatekeeper.digest(_secret_of(request))
+
+
+def _secret_of(request: HTTPConnection) -> str:
+    """Return the secret in a request's headers; Anthropic's clients send `x-api-key`. Raises as `bearer_secret`."""
+    header, alone = request.headers.get("authorization"), request.headers.get("x-api-key")
+    return bearer_secret(f"Bearer {alone}" if alone and not header else header)
 
 
 def enter_region(principal: Principal, region: str) -> None:

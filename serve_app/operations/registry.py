@@ -39,6 +39,7 @@ from serve_app.operations.safety.moderation import ModerationConfig, Moderator
 from serve_app.operations.safety.policy import SafetyConfig, SafetyPolicy, create_policies
 from serve_app.operations.vector_stores.search import FileSearch
 from serve_app.operations.vector_stores.tool import FileSearchBuiltIn
+from serve_app.validation.ignored import NOTHING, ClientsConfig, Ignored, ignored_by
 
 _IN_FOLDERS = {
     Operation.CODE_INTERPRETER: "containers.tool",
@@ -63,9 +64,10 @@ def find_engine_operation(name: Operation) -> EngineOperation:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """The operations of this service."""
+    """The operations of this service; `ignored` is dropped from a body before it is read."""
 
     by_name: Mapping[Operation, RunnableOperation[Any]]
+    ignored: Ignored = NOTHING
 
     @property
     def responses(self) -> ResponseOperation:
@@ -85,6 +87,7 @@ def create_operations(
     built_ins: BuiltIns | None = None,
     moderation: ModerationConfig | None = None,
     patience: Patience = USUAL,
+    clients: ClientsConfig | None = None,
 ) -> Operations:
     """Return the operations over a model directory; `policies` are by model id.
 
@@ -98,7 +101,7 @@ def create_operations(
         chat = cast(ChatOperation, by_name[Operation.CHAT])
         preparation = Preparation(directory, storage, built_ins)
         by_name[Operation.RESPONSES] = ResponseOperation(chat, preparation, storage, patience.response_begins_s)
-    return Operations(by_name)
+    return Operations(by_name, ignored_by(clients or ClientsConfig(), built_ins or ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,7 @@ def assemble(
     database: Database,
     files: FileStore,
     moderation: ModerationConfig | None = None,
+    clients: ClientsConfig | None = None,
 ) -> Assembly:
     """Return the operations over engines, each with its model's aliases.
 
@@ -169,5 +173,7 @@ def assemble(
     choosers = {name: ServeChooser(handle) for name, handle in tool_handles.items()}
     tooling = create_tooling(ToolResources(tools, database, files, directory, salt, state.object_store, choosers))
     policies = create_policies(safety, directory)
-    operations = create_operations(directory, salt, policies, storage, tooling.built_ins, moderation, state.patience)
+    operations = create_operations(
+        directory, salt, policies, storage, tooling.built_ins, moderation, state.patience, clients
+    )
     return Assembly(directory, disk, storage, tooling, operations)

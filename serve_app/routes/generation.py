@@ -28,7 +28,7 @@ async def _run(request: Request, operation: RunnableOperation[Body]) -> ASGIApp:
     trace, services = trace_of(request), services_of(request)
     async with admitted(request, operation.name) as (principal, ticket):
         with step(RECEIVE):
-            raw = await request.body()
+            raw = await services.operations.ignored.drop(await request.body())
         body = await parse_body(raw, operation.schema)
         cost = operation.cost(body, principal)
         trace.stream = body.is_stream

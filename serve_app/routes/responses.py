@@ -47,7 +47,7 @@ async def create_response(request: Request) -> ASGIApp:
     services, trace = services_of(request), trace_of(request)
     operation = services.operations.responses
     async with admitted(request, operation.name) as (principal, ticket):
-        raw = await request.body()
+        raw = await services_of(request).operations.ignored.drop(await request.body())
         body = await parse_body(raw, ResponseRequest)
         terms = find_terms(body, principal, services.tiers)
         stored = await operation.preparation.find_stored(body, principal, trace.request_id)
@@ -188,7 +188,7 @@ async def count_input_tokens(request: Request) -> Response:
     """Return how many tokens a prompt takes."""
     operation = services_of(request).operations.responses
     async with admitted(request, operation.name) as (principal, ticket):
-        raw = await request.body()
+        raw = await services_of(request).operations.ignored.drop(await request.body())
         body = await parse_body(raw, InputTokensRequest)
         query = await operation.queries.count_tokens(body, raw, principal, request_id=trace_of(request).request_id)
         usage = await _run(query, request, ticket)
@@ -210,7 +210,7 @@ async def compact_response(request: Request) -> Response:
     """Return a shorter conversation: the user's messages, and a sealed summary of the rest."""
     operation = services_of(request).operations.responses
     async with admitted(request, operation.name) as (principal, ticket):
-        raw = await request.body()
+        raw = await services_of(request).operations.ignored.drop(await request.body())
         body = await parse_body(raw, CompactRequest)
         request_id = trace_of(request).request_id
         query, items = await operation.queries.summarize(body, raw, principal, request_id=request_id)

@@ -135,7 +135,7 @@ class _Session:
         principal, operation = await self.identify()
         trace.principal = principal
         async with await self._services.admission.admit(principal) as ticket:
-            body, raw, is_generated = _read(raw)
+            body, raw, is_generated = _read(await self._services.operations.ignored.drop(raw))
             terms = find_terms(body, principal, self._services.tiers)
             turn = await operation.preparation.begin(
                 body, raw, principal, request_id=trace.request_id, remembered=self._remembered, **terms.options

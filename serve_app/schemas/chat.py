@@ -125,12 +125,16 @@ class ChatRequest(ChatOptions):
         if self.modalities and "audio" in self.modalities:
             raise unsupported_value("audio", "'text'", "modalities")
 
+    @property
+    def _holds_calls(self) -> bool:
+        """Whether a call has to fit its schema: calls are forced, or a function is strict."""
+        is_forced = self.tool_choice not in (None, "auto", "none") or isinstance(self.function_call, FunctionName)
+        return is_forced or any(isinstance(tool, FunctionTool) and tool.function.strict for tool in self.tools or ())
+
     def _check_form_beside_tools(self) -> None:
         is_tag = isinstance(self.response_format, StructuralTagFormat)
         forms = [name for name in self.forms() if name != "response_format" or is_tag]
-        is_forced = self.tool_choice not in (None, "auto", "none") or isinstance(self.function_call, FunctionName)
-        is_strict = any(isinstance(tool, FunctionTool) and tool.function.strict for tool in self.tools or ())
-        if forms and self.has_tools and (is_forced or is_strict):
+        if forms and self.has_tools and self._holds_calls:
             raise refusal(
                 "invalid_parameter_combination",
                 "Setting '{param}' and tools that are forced or strict at the same time is not supported.",
@@ -152,12 +156,16 @@ class ChatRequest(ChatOptions):
 
     def _check_schemas(self) -> None:
         check_response_format(self.response_format)
+        is_compiled = self._holds_calls or bool(self.forms())
+        only = self.tool_choice.function.name if isinstance(self.tool_choice, NamedToolChoice) else None
         for index, tool in enumerate(self.tools or ()):
             if isinstance(tool, FunctionTool):
+                function, strict = tool.function, bool(tool.function.strict)
+                is_held = strict or (is_compiled and only in (None, function.name))
                 at = f"tools[{index}].function.parameters"
-                check_parameters(tool.function.parameters, at, strict=bool(tool.function.strict))
+                check_parameters(function.parameters, at, strict=strict, is_compiled=is_held)
         for index, function in enumerate(self.functions or ()):
-            check_parameters(function.parameters, f"functions[{index}].parameters")
+            check_parameters(function.parameters, f"functions[{index}].parameters", is_compiled=is_compiled)
 
     @property
     def num_choices(self) -> int:

@@ -50,8 +50,7 @@ Schema = dict[str, Any]
 
 def check_json_schema(schema: Schema, at: str, *, strict: bool = False) -> None:
     """Refuse a schema that is out of bounds, or not in OpenAI's subset when `strict`; `at` is its path in the body."""
-    if len(orjson.dumps(schema)) > MAX_SCHEMA_BYTES:
-        raise _refuse(at, f"it is larger than {MAX_SCHEMA_BYTES} bytes")
+    check_schema_size(schema, at)
     if strict and schema.get("type") != "object":
         raise _refuse(at, "a strict schema must have 'type': 'object' at its root")
     budget = _Budget(at)
@@ -68,6 +67,12 @@ def check_json_schema(schema: Schema, at: str, *, strict: bool = False) -> None:
         if strict:
             _check_strict(node, at)
         pending.extend((child, depth + 1) for child in _subschemas(node, at))
+
+
+def check_schema_size(schema: Schema, at: str) -> None:
+    """Refuse a schema that is larger than a prompt should hold; `at` is its path in the body."""
+    if len(orjson.dumps(schema)) > MAX_SCHEMA_BYTES:
+        raise _refuse(at, f"it is larger than {MAX_SCHEMA_BYTES} bytes")
 
 
 class _Budget:

@@ -137,7 +137,7 @@ class ToolMessage(WireModel):
     """The result of a tool call."""
 
     role: Literal["tool"]
-    content: Text | TextParts
+    content: Text | UserParts
     tool_call_id: str = Field(min_length=1, max_length=256)
     name: str | None = None
 
@@ -176,7 +176,7 @@ def texts_of(message: Message) -> Iterator[str]:
 
 def num_images(message: Message) -> int:
     """Return how many images a message shows."""
-    if isinstance(message, UserMessage) and not isinstance(message.content, str):
+    if isinstance(message, UserMessage | ToolMessage) and not isinstance(message.content, str):
         return sum(isinstance(part, ImagePart) for part in message.content)
     return 0
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, Tag, model_validator
 
 from serve_app.schemas.base import Name, WireModel, refusal, unsupported_value
-from serve_app.schemas.json_schema import check_json_schema
+from serve_app.schemas.json_schema import check_json_schema, check_schema_size
 
 MAX_TOOLS = 128
 
@@ -101,8 +101,10 @@ LegacyFunctions = Annotated[list[LegacyFunction], Field(fail_fast=True, min_leng
 LegacyFunctionCall = Annotated[Literal["none", "auto"], Tag("?string")] | Annotated[FunctionName, Tag("?object")]
 
 
-def check_parameters(parameters: JsonSchema | None, at: str, *, strict: bool = False) -> None:
+def check_parameters(parameters: JsonSchema | None, at: str, *, strict: bool = False, is_compiled: bool = True) -> None:
     """Check the schema of a function's arguments; `at` is its path in the body, and `strict` asks for OpenAI's subset.
+
+    A schema that no grammar is compiled from is only bounded in its size.
 
     Raises:
         PydanticCustomError: it is out of bounds, or its arguments are not an object.
@@ -116,7 +118,10 @@ def check_parameters(parameters: JsonSchema | None, at: str, *, strict: bool = F
             "Invalid schema for '{param}': 'type' must be 'object', as the arguments of a function are one.",
             at,
         )
-    check_json_schema(parameters, at, strict=strict)
+    if is_compiled:
+        check_json_schema(parameters, at, strict=strict)
+    else:
+        check_schema_size(parameters, at)
 
 
 def check_tool_choice(choice: ToolChoice | None, tools: list[FunctionTool | CustomTool] | None) -> None:

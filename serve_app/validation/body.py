@@ -100,7 +100,7 @@ def _reason(raw: bytes, error: orjson.JSONDecodeError) -> str:
 
 Body = TypeVar("Body", bound=BaseModel)
 
-_LARGE_BYTES = 1_000_000
+LARGE_BODY_BYTES = 1_000_000
 
 
 def parse_json_body(raw: bytes, schema: type[Body]) -> Body:
@@ -121,7 +121,7 @@ def parse_json_body(raw: bytes, schema: type[Body]) -> Body:
 
 async def parse_body(raw: bytes, schema: type[Body]) -> Body:
     """Return what `parse_json_body` does; a large body is parsed in a thread."""
-    if len(raw) <= _LARGE_BYTES:
+    if len(raw) <= LARGE_BODY_BYTES:
         return parse_json_body(raw, schema)
     return await asyncio.to_thread(parse_json_body, raw, schema)
 

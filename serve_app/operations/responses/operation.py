@@ -38,9 +38,9 @@ from serve_app.operations.responses.run.loop import ResponseRun
 from serve_app.operations.responses.storage import Storage, items_of, without_opened_text
 from serve_app.operations.responses.tools.contract import ToolBounds
 from serve_app.schemas.base import estimate_tokens
+from serve_app.schemas.responses.functions import functions_of
 from serve_app.schemas.responses.items import InputItem
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, PromptedRequest, ResponseRequest
-from serve_app.schemas.responses.tools import FunctionTool
 
 _SUMMARIZE: Final = (
     "Summarize the conversation so far for the model that continues it: what was asked, what was found and decided, "
@@ -232,7 +232,7 @@ class ResponseOperation:
         """Return new items of a conversation in stored form; `param` names them in errors.
 
         Raises:
-            ApiError: an item refers to a missing one, or was not sealed here for this account.
+            ApiError: an item refers to a missing one.
         """
         return without_opened_text(await self.preparation.reader.resolve(principal, items_of(items), param))
 
@@ -242,7 +242,7 @@ def _estimate(body: ResponseRequest) -> int:
     texts = [body.instructions or "", body.input] if isinstance(body.input, str) else [body.instructions or ""]
     if isinstance(body.input, list):
         texts += [_text_of(item) for item in body.input]
-    texts += [orjson.dumps(tool.parameters).decode() for tool in body.tools or () if isinstance(tool, FunctionTool)]
+    texts += [orjson.dumps(function.tool.parameters).decode() for function in functions_of(body.tools)]
     return estimate_tokens(text for text in texts if text)
 
 

@@ -23,6 +23,7 @@ from serve_app.operations.responses.events.server_call import FieldInWriting
 from serve_app.operations.responses.events.state import ResponseState
 from serve_app.operations.responses.events.writer import Item, usage_from_wire
 from serve_app.operations.responses.journal import EmittedEvents
+from serve_app.schemas.responses.functions import called_name
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 
 _PLACE = ("type", "sequence_number", "item_id", "output_index")
@@ -94,7 +95,7 @@ def _reopen_text(state: ResponseState, event: Item) -> Any:
 def _reopen_item(state: ResponseState, event: Item) -> Any:
     item = event["item"]
     if item["type"] == "function_call":
-        return state.take([ToolCallStart("tool_call", 0, event["output_index"], item["call_id"], item["name"])])
+        return state.take([ToolCallStart("tool_call", 0, event["output_index"], item["call_id"], _called(item))])
     if item["type"] in _READERS:
         return None
     return state.open_tool(item, FieldInWriting(item, *_WRITTEN[item["type"]]) if item["type"] in _WRITTEN else None)
@@ -143,9 +144,13 @@ def _read_message(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
 
 
 def _read_call(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
-    yield [ToolCallStart("tool_call", 0, 0, item["call_id"], item["name"])]
+    yield [ToolCallStart("tool_call", 0, 0, item["call_id"], _called(item))]
     for text in _cut(item["arguments"], cuts):
         yield [ToolArgumentsDelta("tool_arguments", 0, 0, text)]
+
+
+def _called(item: Item) -> str:
+    return called_name(item.get("namespace"), item["name"])
 
 
 def _cut(whole: Any, lengths: Iterable[int]) -> Iterable[Any]:

@@ -14,6 +14,7 @@ from deployments.state.responses.background import BackgroundStore
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
 from serve_app.operations.responses.events.writer import Item, new_id
+from serve_app.schemas.responses.items import EXTERNAL_ITEMS
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 
 EPHEMERAL_S = 86_400.0
@@ -63,10 +64,11 @@ _PREFIXES = {
     **{kind: item.id_prefix for kind, item in BUILT_IN_ITEMS.items()},
     "reasoning": "rs",
     "compaction": "cmp",
+    **EXTERNAL_ITEMS,
 }
 _KEPT = {
     "message": ("role", "content", "phase"),
-    "function_call": ("call_id", "name", "arguments"),
+    "function_call": ("call_id", "name", "arguments", "namespace"),
     "function_call_output": ("call_id", "output"),
     **{
         kind: tuple(name for name in item.model_fields if name not in ("id", "type", "status"))
@@ -111,6 +113,8 @@ def _item_of(item: Item, make_id: Callable[[str], str]) -> Item:
     kept: Item = {"id": item.get("id") or make_id(_PREFIXES[kind]), "type": kind}
     if kind not in _WITHOUT_STATUS:
         kept["status"] = item.get("status") or "completed"
+    if kind in EXTERNAL_ITEMS:
+        return {**item, **kept}
     kept |= {name: item[name] for name in _KEPT[kind] if item.get(name) is not None}
     if kind == "message":
         kept["content"] = _parts_of(item["role"], item["content"])

@@ -4,9 +4,11 @@ Every item of an answer can be sent back unchanged, or with the fields that clie
 """
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, LiteralString, Self, Union
 
-from pydantic import BeforeValidator, Field, Tag, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, Tag, model_validator
 
 from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal
 from serve_app.schemas.messages import PromptCacheBreakpoint
@@ -29,24 +31,27 @@ READABLE_FILES: LiteralString = (
 )
 _INPUT_PARTS = "'input_text', 'input_image', and 'input_file'"
 _OUTPUT_PARTS = "'output_text' and 'refusal'"
-UNSUPPORTED_ITEMS = frozenset(
+UNSUPPORTED_ITEMS = frozenset({"additional_tools"})
+EXTERNAL_ITEMS: Mapping[str, str] = MappingProxyType(
     {
-        "additional_tools",
-        "apply_patch_call",
-        "apply_patch_call_output",
-        "computer_call",
-        "computer_call_output",
-        "custom_tool_call",
-        "custom_tool_call_output",
-        "image_generation_call",
-        "local_shell_call",
-        "local_shell_call_output",
-        "shell_call",
-        "shell_call_output",
-        "tool_search_call",
-        "tool_search_output",
+        "apply_patch_call": "apc",
+        "apply_patch_call_output": "apco",
+        "computer_call": "cu",
+        "computer_call_output": "cuo",
+        "custom_tool_call": "ctc",
+        "custom_tool_call_output": "ctco",
+        "image_generation_call": "ig",
+        "local_shell_call": "lsh",
+        "local_shell_call_output": "lsho",
+        "program": "prog",
+        "program_output": "progo",
+        "shell_call": "sh",
+        "shell_call_output": "sho",
+        "tool_search_call": "tsc",
+        "tool_search_output": "tso",
     }
 )
+"""The prefixes of the ids of items whose tools do not run here, by type. They are history that the model reads."""
 
 
 def _check_one(part: WireModel, *names: LiteralString) -> None:
@@ -208,7 +213,7 @@ class FunctionCallOutputItem(WireModel):
     output: (
         Annotated[str, Tag("?string")]
         | Annotated[
-            list[Annotated[InputTextPart | InputFilePart, Field(discriminator="type")]],
+            list[Annotated[InputTextPart | InputImagePart | InputFilePart, Field(discriminator="type")]],
             Field(fail_fast=True),
             Tag("?array of objects"),
         ]
@@ -255,6 +260,31 @@ class CompactionItem(WireModel):
     created_by: str | None = None
 
 
+if TYPE_CHECKING:
+    ExternalType = str
+else:
+    ExternalType = Literal[tuple(EXTERNAL_ITEMS)]
+
+
+class ExternalItem(WireModel):
+    """A call of a tool that does not run here, or its output, with the fields that the tool gave it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: ExternalType
+    id: ItemId | None = None
+    call_id: CallId | None = None
+    status: str | None = None
+    name: Annotated[str, Field(min_length=1, max_length=64, pattern=NAME_PATTERN)] | None = None
+    namespace: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.call_id is None and self.id is None:
+            raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", ".call_id")
+        return self
+
+
 class ItemReference(WireModel):
     """A stored item, by its id."""
 
@@ -288,7 +318,7 @@ else:
         (
             *(MessageItem, FunctionCallItem, FunctionCallOutputItem),
             *BUILT_IN_ITEMS.values(),
-            *(ReasoningItem, CompactionItem, ItemReference),
+            *(ReasoningItem, CompactionItem, ItemReference, ExternalItem),
         )
     ]
     InputItem = Annotated[Annotated[_Item, Field(discriminator="type")], BeforeValidator(_read_type)]

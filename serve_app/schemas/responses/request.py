@@ -30,10 +30,10 @@ from serve_app.schemas.base import (
 )
 from serve_app.schemas.engine_options import SamplingOptions
 from serve_app.schemas.json_schema import check_json_schema
+from serve_app.schemas.responses.functions import check_functions, functions_of
 from serve_app.schemas.responses.items import Input
-from serve_app.schemas.responses.tools import FunctionTool, ToolChoice, Tools, check_tool_choice, check_tools
+from serve_app.schemas.responses.tools import ToolChoice, Tools, check_tool_choice, check_tools
 from serve_app.schemas.structured_outputs import JsonObjectFormat, TextFormat
-from serve_app.schemas.tools import check_parameters
 
 Id = Annotated[str, Field(min_length=1, max_length=128)]
 Include = Literal[
@@ -118,9 +118,7 @@ class PromptedRequest(OperationRequest):
         if self.text is not None and isinstance(self.text.format, JsonSchemaFormat):
             wanted = self.text.format
             check_json_schema(wanted.definition, "text.format.schema", strict=bool(wanted.strict))
-        for index, tool in enumerate(self.tools or ()):
-            if isinstance(tool, FunctionTool):
-                check_parameters(tool.parameters, f"tools[{index}].parameters", strict=bool(tool.strict))
+        check_functions(functions_of(self.tools))
         return self
 
     @property

@@ -12,8 +12,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, Tag
 from deployments.operations import TOOLS
 from serve_app.schemas.base import Name, WireModel, refusal
 from serve_app.schemas.responses.built_in_tool import BuiltInItem, BuiltInTool
+from serve_app.schemas.responses.functions import FunctionTool, NamespaceTool, find_function, functions_of
 from serve_app.schemas.responses.mcp import MAX_SERVERS, AllowedMcp, McpChoice, McpTool
-from serve_app.schemas.tools import MAX_TOOLS, JsonSchema
+from serve_app.schemas.tools import MAX_TOOLS
 
 Base = TypeVar("Base", bound=WireModel)
 
@@ -47,7 +48,6 @@ UNSUPPORTED_TOOLS = frozenset(
         "custom",
         "image_generation",
         "local_shell",
-        "namespace",
         "programmatic_tool_calling",
         "shell",
         "tool_search",
@@ -55,21 +55,8 @@ UNSUPPORTED_TOOLS = frozenset(
 )
 """The tools of OpenAI's API that this service lacks."""
 
-_SUPPORTED = [f"'{name}'" for name in ("function", *(types_of(tool)[0] for tool in BUILT_IN_TOOLS))]
+_SUPPORTED = [f"'{name}'" for name in ("function", "namespace", *(types_of(tool)[0] for tool in BUILT_IN_TOOLS))]
 SUPPORTED_TOOLS = f"{', '.join(_SUPPORTED[:-1])} and {_SUPPORTED[-1]}"
-
-
-class FunctionTool(WireModel):
-    """A function that the client runs when the model asks for it; `parameters` is a JSON schema."""
-
-    type: Literal["function"]
-    name: Name
-    description: str | None = None
-    parameters: JsonSchema | None = None
-    strict: bool | None = None
-    output_schema: JsonSchema | None = None
-    allowed_callers: list[Literal["direct", "programmatic"]] | None = None
-    defer_loading: bool | None = None
 
 
 def _refuse_built_in(tool: Any) -> Any:
@@ -84,10 +71,10 @@ def _refuse_built_in(tool: Any) -> Any:
 
 
 if TYPE_CHECKING:
-    Tool = FunctionTool | BuiltInTool
+    Tool = FunctionTool | NamespaceTool | BuiltInTool
     BuiltInType = str
 else:
-    _Tool = Union[(FunctionTool, *BUILT_IN_TOOLS)]
+    _Tool = Union[(FunctionTool, NamespaceTool, *BUILT_IN_TOOLS)]
     Tool = Annotated[Annotated[_Tool, Field(discriminator="type")], BeforeValidator(_refuse_built_in)]
     BuiltInType = Literal[tuple(name for tool in BUILT_IN_TOOLS if tool.is_chosen_by_type for name in types_of(tool))]
 
@@ -189,7 +176,7 @@ def _check_named(one: _Named, at: str, tools: list[Tool]) -> None:
     match one:
         case NamedChoice() | AllowedFunction():
             field, wanted = "name", one.name
-            there = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
+            there = {wanted} if find_function(wanted, list(functions_of(tools))) is not None else set()
         case McpChoice() | AllowedMcp():
             field, wanted = "server_label", one.server_label
             there = {tool.server_label for tool in tools if isinstance(tool, McpTool)}

@@ -1,10 +1,11 @@
-"""Node, and the tests that are written for it."""
+"""Node with the clients that npm installs, and the tests that are written for it."""
 
 import asyncio
 import fcntl
 import functools
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,29 +13,39 @@ import pytest
 from tests import needs
 
 PLACE = Path(__file__).parents[1] / "node"
+AGENTS = Path(__file__).parents[1] / "agents"
 
 
 @pytest.fixture(scope="session")
 def node() -> str:
     """The program, once the clients' packages are installed."""
-    program, npm = needs.node()
-    if not _install(npm):
-        needs.uninstalled("npm could not install the clients")
+    program, _ = needs.node()
+    _install(PLACE)
     return program
 
 
+@pytest.fixture(scope="session")
+def agents() -> Path:
+    """The folder of the coding agents' programs, once they are installed."""
+    _install(AGENTS)
+    return AGENTS / "node_modules" / ".bin"
+
+
 @functools.cache
-def _install(npm: str) -> bool:
-    """Return whether the clients' packages are installed; install them where they are not yet."""
-    with (PLACE / "package-lock.json").open() as lock:
+def _install(place: Path) -> None:
+    """Install the packages of a folder where they are not installed as its lock says. Skip the test if that fails."""
+    _, npm = needs.node()
+    with (place / "package-lock.json").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # Test processes may run side by side.
-        if all((PLACE / "node_modules" / name).exists() for name in ("openai", "@ai-sdk/open-responses")):
-            return True
+        installed, wanted = place / "node_modules" / ".installed", lock.read()
+        if installed.exists() and installed.read_bytes() == wanted:
+            return
         command = [npm, "ci", "--no-audit", "--no-fund"]
-        try:
-            return subprocess.run(command, cwd=PLACE, capture_output=True, timeout=120, check=False).returncode == 0
-        except subprocess.TimeoutExpired:
-            return False
+        with suppress(subprocess.TimeoutExpired):
+            if subprocess.run(command, cwd=place, capture_output=True, timeout=240, check=False).returncode == 0:
+                installed.write_bytes(wanted)
+                return
+    needs.uninstalled("npm could not install the clients")
 
 
 async def run_tests(node: str, name: str, num_tests: int, **environment: str) -> None:

@@ -314,7 +314,11 @@ HOSTILE = {
     "enum": formatted({"enum": [f"{i}" * 20 for i in range(2_000)]}),
     "pattern": formatted({"type": "string", "pattern": "(((a{99}){99}){99}){99}"}),
     "remote schema": formatted({"$ref": "http://10.0.0.1/schema"}),
-    "tool schema": {"tools": [tool_with({"type": "object", "properties": {f"p{i}": {} for i in range(6_000)}})]},
+    "tool schema": {
+        "tools": [tool_with({"type": "object", "properties": {f"p{i}": {} for i in range(6_000)}})],
+        "tool_choice": "required",
+    },
+    "tool schema that nothing holds": {"tools": [tool_with({"type": "object", "description": "x" * 300_000})]},
 }  # fmt: skip
 
 

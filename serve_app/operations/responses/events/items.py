@@ -190,9 +190,9 @@ def reasoning_item(new_id: NewId) -> Item:
     return {"id": new_id("rs"), "type": "reasoning", "status": "in_progress", "summary": [], "content": []}
 
 
-def call_item(new_id: NewId, call_id: str, name: str) -> Item:
+def call_item(new_id: NewId, call_id: str, name: str, namespace: str | None = None) -> Item:
     """Return a function call without arguments."""
-    return {
+    item = {
         "id": new_id("fc"),
         "type": "function_call",
         "status": "in_progress",
@@ -200,6 +200,7 @@ def call_item(new_id: NewId, call_id: str, name: str) -> Item:
         "name": name,
         "arguments": "",
     }
+    return item if namespace is None else {**item, "namespace": namespace}
 
 
 def _delta_logprob(token: dict[str, Any]) -> dict[str, Any]:

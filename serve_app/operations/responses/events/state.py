@@ -29,6 +29,7 @@ from serve_app.operations.responses.events.items import (
 )
 from serve_app.operations.responses.events.server_call import Follow, OpenTool, ServerCall, WrittenCall
 from serve_app.operations.responses.events.writer import EventWriter, Item, usage_to_wire
+from serve_app.schemas.responses.functions import names_in
 
 ErrorCode = Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
 
@@ -57,6 +58,7 @@ class ResponseState:
         self._new_items = new_items or NewItems()
         self._clock = clock
         self._function_names = _NO_TOOLS
+        self._in_namespaces = names_in(response.get("tools", ()))
         self._cite: Cite = lambda _: []
         self._writer = EventWriter()
         self.cuts: list[Any] = []
@@ -169,7 +171,8 @@ class ResponseState:
             server_call.opened, begun = self.open_tool(written.item, written)
             self._followed = call
             return events + begun
-        item = call_item(self._new_items.new_id, call_id, name)
+        namespace, name = self._in_namespaces.get(name, (None, name))
+        item = call_item(self._new_items.new_id, call_id, name, namespace)
         self._open = OpenCall(self._writer, item, len(self.items))
         return [*events, self._open.begin()]
 

@@ -15,7 +15,7 @@ from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, shorten
 from serve_app.errors.capacity import STORED_FILES_AWAY, StoresAway
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.scopes import check_operation
-from serve_app.schemas.responses.items import READABLE_FILES
+from serve_app.schemas.responses.items import EXTERNAL_ITEMS, READABLE_FILES
 
 MAX_BYTES = 32 * 1024 * 1024
 """The limit of the stored files in one prompt; a file counts each time that it is named."""
@@ -43,6 +43,9 @@ class Attachments:
         """
         shown = []
         for index, item in enumerate(items):
+            if item["type"] in EXTERNAL_ITEMS:
+                shown.append(item)
+                continue
             field = "output" if item["type"] == "function_call_output" else "content"
             parts = item.get(field)
             if isinstance(parts, list) and any(part["type"] in _SHOWN for part in parts):

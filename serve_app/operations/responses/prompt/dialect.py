@@ -16,6 +16,7 @@ from serve_app.operations.responses.prompt.history import Message
 from serve_app.operations.responses.prompt.turn import Turn, is_strict
 from serve_app.operations.responses.tools.tool_set import OfferedFunction, function_name
 from serve_app.schemas.chat import ChatRequest
+from serve_app.schemas.responses.functions import ClientFunction, find_function, functions_of
 from serve_app.schemas.responses.mcp import AllowedMcp, McpChoice
 from serve_app.schemas.responses.request import (
     JsonSchemaFormat,
@@ -23,7 +24,7 @@ from serve_app.schemas.responses.request import (
     ResponseRequest,
     TextConfig,
 )
-from serve_app.schemas.responses.tools import AllowedTools, BuiltInChoice, FunctionTool, NamedChoice
+from serve_app.schemas.responses.tools import AllowedTools, BuiltInChoice, NamedChoice
 from serve_app.validation.violations import translate_violation
 
 _FUNCTION = re.compile(r"tools\[(\d+)\]\.function(.*)")
@@ -92,22 +93,20 @@ def param_of(param: str | None, request: PromptedRequest | None = None) -> str |
     if param.startswith("messages"):
         return "input"
     if found := _FUNCTION.match(param):
-        positions = _functions_of(request) if request is not None else range(int(found[1]) + 1)
+        functions = _allowed_functions(request) if request is not None else []
         position = int(found[1])
         # The functions after these are of the service's own tools.
-        return f"tools[{positions[position]}]{found[2]}" if position < len(positions) else "tools"
+        return f"{functions[position].at}{found[2]}" if position < len(functions) else "tools"
     return _PARAMS.get(param, param)
 
 
-def _functions_of(request: PromptedRequest) -> list[int]:
-    """Return the positions of the client's functions that may be called, the first tools of a chat."""
-    choice = request.tool_choice
-    allowed = choice.functions if isinstance(choice, AllowedTools) else None
-    return [
-        index
-        for index, tool in enumerate(request.tools or ())
-        if isinstance(tool, FunctionTool) and (allowed is None or tool.name in allowed)
-    ]
+def _allowed_functions(request: PromptedRequest) -> list[ClientFunction]:
+    """Return the client's functions that may be called, the first tools of a chat."""
+    functions = list(functions_of(request.tools))
+    if not isinstance(request.tool_choice, AllowedTools):
+        return functions
+    allowed = {id(find_function(name, functions)) for name in request.tool_choice.functions}
+    return [function for function in functions if id(function) in allowed]
 
 
 def create_chat(
@@ -150,15 +149,15 @@ def _sampling_of(request: ResponseRequest) -> Item:
 
 def _tools_of(request: PromptedRequest, offered: Sequence[OfferedFunction]) -> tuple[list[Item], Any]:
     """Return the tools of the chat, the client's functions first, and the tool choice."""
-    own = [tool for tool in request.tools or () if isinstance(tool, FunctionTool)]
+    own = _allowed_functions(request)
     choice: Any = "auto"
     match request.tool_choice:
         case AllowedTools() as allowed:
-            own = [tool for tool in own if tool.name in allowed.functions]
             offered = [one for one in offered if _is_allowed(allowed, one)]
             choice = allowed.mode
         case NamedChoice() as named:
-            choice = {"type": "function", "function": {"name": named.name}}
+            function = find_function(named.name, own)
+            choice = {"type": "function", "function": {"name": function.called if function else named.name}}
         case BuiltInChoice() | McpChoice() as wanted:
             chosen = [one for one in offered if _is_wanted(wanted, one)]
             if len(chosen) == 1:
@@ -182,12 +181,12 @@ def _is_allowed(allowed: AllowedTools, offered: OfferedFunction) -> bool:
     return offered.type in allowed.built_in or any(_is_wanted(one, offered) for one in allowed.remote)
 
 
-def _function_of(tool: FunctionTool) -> Item:
-    function: Item = {"name": tool.name, "strict": is_strict(tool)}
-    if tool.description is not None:
-        function["description"] = tool.description
-    if tool.parameters is not None:
-        function["parameters"] = tool.parameters
+def _function_of(one: ClientFunction) -> Item:
+    function: Item = {"name": one.called, "strict": is_strict(one.tool)}
+    if one.description is not None:
+        function["description"] = one.description
+    if one.tool.parameters is not None:
+        function["parameters"] = one.tool.parameters
     return {"type": "function", "function": function}
 
 

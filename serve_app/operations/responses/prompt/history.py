@@ -12,8 +12,17 @@ import orjson
 
 from serve_app.errors.api import BadRequest, shorten
 from serve_app.operations.responses.events.writer import Item
+from serve_app.operations.responses.prompt.outputs import (
+    call_id_of,
+    content_of,
+    external_call,
+    external_output,
+    output_of,
+)
 from serve_app.operations.responses.tools.tool_set import NOT_DECIDED, declined, function_name
 from serve_app.schemas.base import estimate_tokens
+from serve_app.schemas.responses.functions import called_name
+from serve_app.schemas.responses.items import EXTERNAL_ITEMS
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 
 Message = dict[str, Any]
@@ -77,18 +86,18 @@ class History:
                 message = self._assistant(starts_anew=True)
                 message.text.append("".join(part.get("text") or part.get("refusal") or "" for part in item["content"]))
             case "message":
-                self._entries.append({"role": item["role"], "content": _content(item["content"])})
+                self._entries.append({"role": item["role"], "content": content_of(item["content"])})
             case "reasoning":
                 thought = "\n".join(part["text"] for part in item.get("content") or item["summary"])
                 if thought:
                     self._assistant(starts_anew=True).reasoning.append(thought)
             case "function_call":
-                call = _Call(item["call_id"], item["name"], item["arguments"], item["status"] == "completed")
-                self._assistant(starts_anew=False).calls.append(call)
-                self._waiting[call.call_id] = call
-                self._answered.discard(call.call_id)
+                name = called_name(item.get("namespace"), item["name"])
+                self._ask(_Call(item["call_id"], name, item["arguments"], item["status"] == "completed"))
             case "function_call_output":
-                self._answer(index, item)
+                self._answer(index, item, output_of(item["output"]))
+            case kind if kind in EXTERNAL_ITEMS:
+                self._read_external(index, item)
             case "compaction":
                 self._entries.append({"role": "system", "content": _COMPACTED + item["text"]})
             case "mcp_call" | "mcp_approval_request" | "mcp_approval_response":
@@ -98,6 +107,18 @@ class History:
                 self._add_run(item["id"], run.name, run.arguments, run.output)
             case kind if kind in BUILT_IN_ITEMS and (shown := BUILT_IN_ITEMS[kind].show(item)) is not None:
                 self._add_run(item["id"], *shown)
+
+    def _read_external(self, index: int, item: Item) -> None:
+        """Read a call of a tool that does not run here, or its output, as those of a function."""
+        if item["type"].endswith("_output"):
+            self._answer(index, item, external_output(item))
+        else:
+            self._ask(_Call(call_id_of(item), *external_call(item), output=NO_OUTPUT))
+
+    def _ask(self, call: _Call) -> None:
+        self._assistant(starts_anew=False).calls.append(call)
+        self._waiting[call.call_id] = call
+        self._answered.discard(call.call_id)
 
     def _add_run(self, item_id: str, name: str, arguments: str, output: str) -> _Call:
         call = _Call(f"call_{item_id}", name, arguments, output=output)
@@ -156,8 +177,8 @@ class History:
         self._entries.append(new)
         return new
 
-    def _answer(self, index: int, item: Item) -> None:
-        call_id = item["call_id"]
+    def _answer(self, index: int, item: Item, output: str | list[Item]) -> None:
+        call_id = call_id_of(item)
         call = self._waiting.pop(call_id, None)
         if call is None:
             why = "Another output for" if call_id in self._answered else "No tool call found for"
@@ -166,8 +187,7 @@ class History:
                 param=f"input[{index - self._own_from}].call_id" if index >= self._own_from else "input",
                 code="invalid_value",
             )
-        output = item["output"]
-        call.output = output if isinstance(output, str) else "\n".join(part["text"] for part in output)
+        call.output = output
         self._answered.add(call_id)
 
     def messages(self, instructions: str | None = None) -> list[Message]:
@@ -206,21 +226,6 @@ def _render(message: _AssistantMessage) -> list[Message]:
         for call in calls
     ]
     return [rendered, *({"role": "tool", "tool_call_id": call.call_id, "content": call.output} for call in calls)]
-
-
-def _content(parts: Sequence[Item]) -> str | list[Item]:
-    if all(part["type"] != "input_image" for part in parts):
-        return "\n".join(part["text"] for part in parts)
-    return [
-        {"type": "image_url", "image_url": {"url": part["image_url"], "detail": _detail(part["detail"])}}
-        if part["type"] == "input_image"
-        else {"type": "text", "text": part["text"]}
-        for part in parts
-    ]
-
-
-def _detail(detail: str) -> str:
-    return "high" if detail == "original" else detail
 
 
 def drop_oldest_turns(messages: Sequence[Message], max_tokens: int) -> list[Message]:

@@ -9,6 +9,7 @@ from deployments.state.responses.values import Item, StoredTurn
 from serve_app.errors.api import RetentionForbids
 from serve_app.operations.responses.events.writer import response_id_of
 from serve_app.operations.responses.prompt.history import Message, drop_oldest_turns, message_tokens
+from serve_app.operations.responses.prompt.outputs import without_tool_images
 from serve_app.operations.responses.prompt.reading import Prompt, PromptReader, RememberedResponse
 from serve_app.operations.responses.prompt.turn import Turn, create_response
 from serve_app.operations.responses.storage import Storage
@@ -168,7 +169,9 @@ class Preparation:
 
 
 def _fit(messages: list[Message], request: ResponseRequest, card: ModelCard) -> list[Message]:
-    """Return the messages that probably fit into the model's context, if the request allows truncation."""
+    """Return the messages that the model can read, and that probably fit into its context if they may be cut."""
+    if not card.has_images:
+        messages = without_tool_images(messages)
     room = card.max_model_len - (request.max_output_tokens or 1)
     if request.truncation != "auto" or sum(map(message_tokens, messages)) <= room:
         return messages

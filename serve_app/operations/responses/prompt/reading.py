@@ -1,6 +1,6 @@
 """Reads the items of a prompt: the conversation that a request continues, its own input, and the files in both.
 
-Every reference is resolved and every seal opened, or the request is refused.
+Every reference is resolved, or the request is refused.
 """
 
 from collections.abc import Sequence
@@ -24,6 +24,9 @@ from serve_app.operations.responses.prompt.history import History, Message, Serv
 from serve_app.operations.responses.prompt.turn import PastConversation
 from serve_app.operations.responses.storage import Storage, items_of
 from serve_app.schemas.responses.request import CompactRequest, PromptedRequest
+from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
+
+_UNREADABLE = "[What was said before was compacted by another service, and cannot be read here.]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ class PromptReader:
         self, principal: Principal, items: Sequence[Item], runs: dict[str, ServerRun]
     ) -> dict[str, ServerRun]:
         """Return the runs; add the stored run of each call that came without one, from a conversation or a client."""
-        called = [item["id"] for item in items if item["type"].endswith("_call") and item["type"] != "function_call"]
+        called = [item["id"] for item in items if item["type"] in BUILT_IN_ITEMS]
         missing = [item_id for item_id in called if item_id not in runs]
         if not missing or principal.retention == "strict":
             return runs
@@ -123,7 +126,7 @@ class PromptReader:
             raise _too_large("previous_response_id") from None
         runs = {item_id: ServerRun(*run) for turn in turns for item_id, run in turn.runs.items()}
         items = [item for turn in turns for item in turn.items]
-        return [await self._opened(account, item, "input") for item in items], runs
+        return [await self._opened(account, item) for item in items], runs
 
     async def _conversation(self, account: str, conversation_id: str) -> list[Item]:
         try:
@@ -134,14 +137,14 @@ class PromptReader:
             ) from None
         except TooMuchToRead:
             raise _too_large("conversation") from None
-        return [await self._opened(account, item, "input") for item in items]
+        return [await self._opened(account, item) for item in items]
 
     async def resolve(self, principal: Principal, items: Sequence[Item], name: str = "input") -> list[Item]:
         """Return items with references resolved and compactions opened.
 
         Raises:
             NotFound: there is no such item.
-            BadRequest: a seal is not from here and this account, or the items are too large.
+            BadRequest: the items are too large.
         """
         wanted = [item["id"] for item in items if item["type"] == "item_reference"]
         found: dict[str, Item] = {}
@@ -163,23 +166,23 @@ class PromptReader:
                         param=f"{name}[{index}].id",
                     )
                 item = found[item["id"]]
-            resolved.append(await self._opened(principal.account, item, f"{name}[{index}]"))
+            resolved.append(await self._opened(principal.account, item))
         return resolved
 
-    async def _opened(self, account: str, item: Item, at: str) -> Item:
-        """Return an item with its sealed content opened for the model."""
+    async def _opened(self, account: str, item: Item) -> Item:
+        """Return an item with its sealed content opened for the model.
+
+        Agents bring conversations from other services. What was not sealed here is left out, and of reasoning the
+        summary stays.
+        """
         token = item.get("encrypted_content")
         if token is None or (item["type"] == "reasoning" and item.get("content")):
             return item
         text = (await self._storage.sealer.of(account)).open(token)
-        if text is None:
-            raise BadRequest(
-                f"The encrypted content of '{at}' could not be opened. Send it as it was received from this service.",
-                param=f"{at}.encrypted_content",
-                code="invalid_encrypted_content",
-            )
         if item["type"] == "compaction":
-            return {**item, "text": text}
+            return {**item, "text": _UNREADABLE if text is None else text}
+        if text is None:
+            return {name: value for name, value in item.items() if name != "encrypted_content"}
         return {**item, "content": [{"type": "reasoning_text", "text": text}]}
 
 

@@ -10,13 +10,14 @@ from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.history import Message, ServerRun
 from serve_app.operations.responses.tools.tool_set import ToolSet
 from serve_app.schemas.json_schema import check_json_schema
+from serve_app.schemas.responses.functions import FunctionTool, NamespaceTool
 from serve_app.schemas.responses.request import (
     JsonSchemaFormat,
     Reasoning,
     ResponseRequest,
     TextConfig,
 )
-from serve_app.schemas.responses.tools import FunctionTool, Tool
+from serve_app.schemas.responses.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,9 @@ def _text_to_wire(text: TextConfig | None) -> Item:
 
 
 def _tool_to_wire(tool: Tool) -> Item:
+    if isinstance(tool, NamespaceTool):
+        functions = [_tool_to_wire(function) for function in tool.tools]
+        return {"type": tool.type, "name": tool.name, "description": tool.description, "tools": functions}
     if not isinstance(tool, FunctionTool):
         return tool.to_wire()
     return {

@@ -21,7 +21,8 @@ from serve_app.operations.responses.tools.contract import (
 )
 from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.built_in_tool import BuiltInTool
-from serve_app.schemas.responses.tools import FunctionTool, Tool
+from serve_app.schemas.responses.functions import functions_of
+from serve_app.schemas.responses.tools import Tool
 
 NOT_DECIDED = "This call was not carried out: the user has not approved it."
 _DECLINED = "This call was not carried out: the user declined it."
@@ -225,7 +226,7 @@ async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolCo
         PermissionDenied: the key's scopes do not include it.
         ApiError: it cannot be used as the request asks.
     """
-    client_functions = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
+    client_functions = {function.called for function in functions_of(tools)}
     taken = set(client_functions)
     opened: list[OpenedTool] = []
     for index, tool in enumerate(tools):

@@ -86,6 +86,17 @@ async def test_hostile_authorization_is_401(world, value):
     assert len(answer.content) < 1000
 
 
+async def test_a_key_is_also_taken_as_anthropics_clients_send_it(world):
+    async with world.http() as http:
+        del http.headers["authorization"]
+        assert (await http.get("/v1/models", headers={"x-api-key": SECRET})).status_code == 200
+        error_of(await http.get("/v1/models", headers={"x-api-key": "sk-manta-unknown"}), 401, "invalid_api_key")
+        error_of(await http.get("/v1/models", headers={"x-api-key": ""}), 401)
+        both = {"x-api-key": SECRET, "authorization": "Bearer sk-manta-unknown"}
+        error_of(await http.get("/v1/models", headers=both), 401, "invalid_api_key")
+        assert len((await http.get("/v1/models", headers={"x-api-key": "x" * 100_000})).content) < 1000
+
+
 async def test_scheme_is_read_in_any_case(world):
     async with world.http(authorization=f"bEARER   {SECRET} ") as http:
         assert (await http.get("/v1/models")).status_code == 200

@@ -1,0 +1,89 @@
+"""The outputs of calls, and the calls of tools that do not run here, as the model reads them."""
+
+from typing import Any
+
+import orjson
+
+from serve_app.operations.responses.events.writer import Item
+from serve_app.schemas.responses.functions import called_name
+
+_ENVELOPE = frozenset({"type", "id", "call_id", "status", "name", "namespace", "caller", "created_by"})
+"""The fields around what a tool was asked, or has answered."""
+_MAX_WORD_CHARS = 1_024
+"""A longer value without a space is data, such as an image in base64."""
+_UNSEEN = "[An image, which this model cannot see.]"
+
+
+def call_id_of(item: Item) -> str:
+    """Return the id that connects a call and its output."""
+    return str(item.get("call_id") or item["id"])
+
+
+def external_call(item: Item) -> tuple[str, str]:
+    """Return the name and the arguments, as JSON, of a call of a tool that does not run here."""
+    name = called_name(item.get("namespace"), item.get("name") or item["type"].removesuffix("_call"))
+    return name, orjson.dumps(_without_data(_said(item))).decode()
+
+
+def external_output(item: Item) -> str | list[Item]:
+    """Return the output of such a call: what its only field has, or all its fields as JSON."""
+    said = _said(item)
+    return output_of(said.popitem()[1] if len(said) == 1 else said)
+
+
+def output_of(output: Any) -> str | list[Item]:
+    """Return the output of a call: text, or parts if images are among them."""
+    if isinstance(output, str):
+        return output
+    if isinstance(output, list) and all(map(_is_part, output)):
+        return content_of(output)
+    return orjson.dumps(_without_data(output)).decode()
+
+
+def content_of(parts: list[Item]) -> str | list[Item]:
+    """Return parts of an item as the content of a message."""
+    if all(part["type"] != "input_image" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return [
+        {"type": "image_url", "image_url": {"url": part["image_url"], "detail": _detail(part.get("detail"))}}
+        if part["type"] == "input_image"
+        else {"type": "text", "text": part["text"]}
+        for part in parts
+    ]
+
+
+def without_tool_images(messages: list[Item]) -> list[Item]:
+    """Return messages for a model that sees no images: the outputs of calls say that there was one."""
+    return [
+        {**message, "content": "\n".join(part.get("text", _UNSEEN) for part in message["content"])}
+        if message["role"] == "tool" and isinstance(message["content"], list)
+        else message
+        for message in messages
+    ]
+
+
+def _said(item: Item) -> Item:
+    return {name: value for name, value in item.items() if name not in _ENVELOPE and value is not None}
+
+
+def _is_part(part: Any) -> bool:
+    if not isinstance(part, dict):
+        return False
+    kind = part.get("type")
+    return (kind == "input_text" and isinstance(part.get("text"), str)) or (
+        kind == "input_image" and isinstance(part.get("image_url"), str)
+    )
+
+
+def _detail(detail: str | None) -> str:
+    return "high" if detail == "original" else detail or "auto"
+
+
+def _without_data(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_data(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_data(one) for one in value]
+    if isinstance(value, str) and len(value) > _MAX_WORD_CHARS and len(value.split(maxsplit=1)) == 1:
+        return "[data]"
+    return value
