@@ -34,6 +34,7 @@ from serve_app.routes import (
     keys,
     limits,
     logs,
+    messages,
     models,
     organization_keys,
     responses,
@@ -78,6 +79,8 @@ _OPERATIONS = [
 
 ROUTES = [
     *_OPERATIONS,
+    Route("/v1/messages", messages.create_message, methods=["POST"]),
+    Route("/v1/messages/count_tokens", messages.count_message_tokens, methods=["POST"]),
     Route("/v1/moderations", generation.create_endpoint(ModerationOperation), methods=["POST"]),
     Route(_FILES, files.list_files),
     Route(_FILES, files.create_file, methods=["POST"]),

@@ -13,6 +13,7 @@ import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
+from serve_app.errors.anthropic import PATHS, to_anthropic
 from serve_app.errors.api import ApiError
 from serve_app.http.admission import Admission, quota_headers
 from serve_app.telemetry.log import api_error_for
@@ -61,6 +62,7 @@ class RequestMiddleware:
             server_send=send,
         )
         trace.write_ahead = partial(self._write_ahead, scope, trace)
+        trace.is_anthropic = scope["path"].startswith(PATHS)
         scope[TRACE] = trace
         _strip_trailing_slash(scope)
         self._observer.begin()
@@ -99,6 +101,8 @@ class RequestMiddleware:
             (b"openai-processing-ms", b"%d" % ((time.perf_counter() - trace.started) * 1000)),
             *_STATIC_HEADERS,
         ]
+        if trace.is_anthropic:
+            headers.append((b"request-id", trace.request_id.encode()))
         principal = trace.principal
         if principal is not None:
             headers.append((b"openai-organization", principal.organization.encode("latin-1", "replace")))
@@ -140,7 +144,7 @@ async def _refuse(trace: RequestTrace, send: Send, error: ApiError) -> None:
     trace.code = error.code
     if trace.status:
         return
-    body = orjson.dumps(error.to_wire())
+    body = orjson.dumps(to_anthropic(error, trace.request_id) if trace.is_anthropic else error.to_wire())
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),

@@ -14,6 +14,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
+from serve_app.errors.anthropic import to_anthropic
 from serve_app.errors.api import KeyRevoked
 from serve_app.http.admission import Ticket
 from serve_app.operations.contract import Outcome
@@ -131,6 +132,8 @@ class OutcomeResponse:
         answer = api_error_for(error, self._trace.request_id)
         self._trace.status = answer.status
         self._trace.code = answer.code or answer.type
+        if self._trace.is_anthropic:
+            return b"event: error\ndata: " + orjson.dumps(to_anthropic(answer, self._trace.request_id)) + b"\n\n"
         return b"data: " + orjson.dumps(answer.to_wire()) + b"\n\n"
 
     def _note_end(self) -> None:

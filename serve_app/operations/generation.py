@@ -77,8 +77,12 @@ class GenerationOperation(Generic[Body]):
         stream = self._run_safely(engine, policy, request, body, renderer)
         return Outcome(in_tier(stream, service_tier), body.is_stream)
 
+    def find_engine(self, model: str, principal: Principal) -> Engine:
+        """Return the engine of a model that offers the operation. Raises ApiError as the function of that name does."""
+        return find_engine(self._directory, model, self.name, principal)
+
     def _engine(self, body: Body, principal: Principal) -> Engine:
-        engine = find_engine(self._directory, body.model, self.name, principal)
+        engine = self.find_engine(body.model, principal)
         if body.thinking_token_budget not in (None, -1) and not engine.card.has_reasoning:
             raise unsupported_parameter("thinking_token_budget")
         return engine

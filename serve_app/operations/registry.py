@@ -25,6 +25,7 @@ from deployments.state.files.store import FileStore
 from deployments.state.quotas import ItemQuota
 from deployments.tools.code_interpreter.client import ServeChooser
 from deployments.tools.config import ToolsConfig
+from serve_app.operations.anthropic.operation import MessagesOperation
 from serve_app.operations.chat import ChatOperation
 from serve_app.operations.containers.service import Containers
 from serve_app.operations.containers.tool import CodeInterpreter
@@ -37,6 +38,7 @@ from serve_app.operations.responses.tools.contract import BuiltIn, BuiltIns, Too
 from serve_app.operations.routing import CacheSalt, cache_salts
 from serve_app.operations.safety.moderation import ModerationConfig, Moderator
 from serve_app.operations.safety.policy import SafetyConfig, SafetyPolicy, create_policies
+from serve_app.operations.tokenize import TokenizeOperation
 from serve_app.operations.vector_stores.search import FileSearch
 from serve_app.operations.vector_stores.tool import FileSearchBuiltIn
 from serve_app.validation.ignored import NOTHING, ClientsConfig, Ignored, ignored_by
@@ -68,6 +70,12 @@ class Operations:
 
     by_name: Mapping[Operation, RunnableOperation[Any]]
     ignored: Ignored = NOTHING
+
+    @property
+    def messages(self) -> MessagesOperation:
+        """The operation behind /v1/messages."""
+        chat = cast(ChatOperation, self.by_name[Operation.CHAT])
+        return MessagesOperation(chat, cast(TokenizeOperation, self.by_name[Operation.TOKENIZE]))
 
     @property
     def responses(self) -> ResponseOperation:

@@ -164,8 +164,8 @@ class ChatRequest(ChatOptions):
                 is_held = strict or (is_compiled and only in (None, function.name))
                 at = f"tools[{index}].function.parameters"
                 check_parameters(function.parameters, at, strict=strict, is_compiled=is_held)
-        for index, function in enumerate(self.functions or ()):
-            check_parameters(function.parameters, f"functions[{index}].parameters", is_compiled=is_compiled)
+        for index, older in enumerate(self.functions or ()):
+            check_parameters(older.parameters, f"functions[{index}].parameters", is_compiled=is_compiled)
 
     @property
     def num_choices(self) -> int:

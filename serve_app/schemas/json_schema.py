@@ -48,9 +48,13 @@ _PATTERN_TOKEN = re.compile(
 Schema = dict[str, Any]
 
 
-def check_json_schema(schema: Schema, at: str, *, strict: bool = False) -> None:
-    """Refuse a schema that is out of bounds, or not in OpenAI's subset when `strict`; `at` is its path in the body."""
-    check_schema_size(schema, at)
+def check_json_schema(schema: Schema, at: str, *, strict: bool = False, is_compiled: bool = True) -> None:
+    """Refuse a schema that is out of bounds, or not in OpenAI's subset when `strict`; `at` is its path in the body.
+
+    One that no grammar `is_compiled` from may be as complex as its size allows.
+    """
+    if len(orjson.dumps(schema)) > MAX_SCHEMA_BYTES:
+        raise _refuse(at, f"it is larger than {MAX_SCHEMA_BYTES} bytes")
     if strict and schema.get("type") != "object":
         raise _refuse(at, "a strict schema must have 'type': 'object' at its root")
     budget = _Budget(at)
@@ -63,16 +67,11 @@ def check_json_schema(schema: Schema, at: str, *, strict: bool = False) -> None:
             raise _refuse(at, "every subschema must be an object or a boolean")
         if depth > MAX_DEPTH:
             raise _refuse(at, f"it is nested deeper than {MAX_DEPTH} levels")
-        budget.spend(node)
+        if is_compiled:
+            budget.spend(node)
         if strict:
             _check_strict(node, at)
         pending.extend((child, depth + 1) for child in _subschemas(node, at))
-
-
-def check_schema_size(schema: Schema, at: str) -> None:
-    """Refuse a schema that is larger than a prompt should hold; `at` is its path in the body."""
-    if len(orjson.dumps(schema)) > MAX_SCHEMA_BYTES:
-        raise _refuse(at, f"it is larger than {MAX_SCHEMA_BYTES} bytes")
 
 
 class _Budget:

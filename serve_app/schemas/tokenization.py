@@ -16,9 +16,8 @@ from serve_app.schemas.base import (
     refusal,
 )
 from serve_app.schemas.chat_dialect import TemplateArguments, check_prompt_end, rewrite
-from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.messages import Messages, check_conversation, num_images, texts_of
-from serve_app.schemas.tools import FunctionTool, Tools
+from serve_app.schemas.tools import FunctionTool, Tools, check_parameters
 
 _CHAT_FIELDS = (
     "tools",
@@ -65,8 +64,8 @@ class TokenizeRequest(OperationRequest):
         check_conversation(self.messages)
         check_prompt_end(self.continue_final_message, self.add_generation_prompt)
         for index, tool in enumerate(self.tools or ()):
-            if isinstance(tool, FunctionTool) and tool.function.parameters is not None:
-                check_json_schema(tool.function.parameters, f"tools[{index}].function.parameters")
+            if isinstance(tool, FunctionTool):
+                check_parameters(tool.function.parameters, f"tools[{index}].function.parameters", is_compiled=False)
         return self
 
     def _check_plain(self) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, Tag, model_validator
 
 from serve_app.schemas.base import Name, WireModel, refusal, unsupported_value
-from serve_app.schemas.json_schema import check_json_schema, check_schema_size
+from serve_app.schemas.json_schema import check_json_schema
 
 MAX_TOOLS = 128
 
@@ -104,7 +104,7 @@ LegacyFunctionCall = Annotated[Literal["none", "auto"], Tag("?string")] | Annota
 def check_parameters(parameters: JsonSchema | None, at: str, *, strict: bool = False, is_compiled: bool = True) -> None:
     """Check the schema of a function's arguments; `at` is its path in the body, and `strict` asks for OpenAI's subset.
 
-    A schema that no grammar is compiled from is only bounded in its size.
+    See `check_json_schema` for `is_compiled`.
 
     Raises:
         PydanticCustomError: it is out of bounds, or its arguments are not an object.
@@ -118,10 +118,7 @@ def check_parameters(parameters: JsonSchema | None, at: str, *, strict: bool = F
             "Invalid schema for '{param}': 'type' must be 'object', as the arguments of a function are one.",
             at,
         )
-    if is_compiled:
-        check_json_schema(parameters, at, strict=strict)
-    else:
-        check_schema_size(parameters, at)
+    check_json_schema(parameters, at, strict=strict, is_compiled=is_compiled)
 
 
 def check_tool_choice(choice: ToolChoice | None, tools: list[FunctionTool | CustomTool] | None) -> None:

@@ -38,6 +38,7 @@ class RequestTrace:
     - `is_repeated`: a retry; the first replica records it.
     - Each token counts `token_weight` times against limits.
     - `key_digest` identifies the secret that the client sent.
+    - `is_anthropic`: errors have the format of Anthropic's interface.
     - `steps`, the client's trace `context` and `span_ids` are set if traces are on.
     """
 
@@ -62,6 +63,7 @@ class RequestTrace:
     is_repeated: bool = False
     batch_id: str | None = None
     queued_s: float | None = None
+    is_anthropic: bool = False
     steps: list[Step] | None = None
     context: Mapping[str, str] = field(default_factory=dict)
     span_ids: Any = None

@@ -55,9 +55,7 @@ class ClientFunction:
 
 def called_name(namespace: str | None, name: str) -> str:
     """Return the name by which a model calls a function; one that would be too long ends with a fingerprint."""
-    if namespace is None:
-        return name
-    full = f"{namespace}__{name}"
+    full = name if namespace is None else f"{namespace}__{name}"
     if len(full) <= _MAX_NAME_CHARS:
         return full
     fingerprint = hashlib.sha256(full.encode()).hexdigest()[:_FINGERPRINT_CHARS]

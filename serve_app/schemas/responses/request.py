@@ -34,6 +34,7 @@ from serve_app.schemas.responses.functions import check_functions, functions_of
 from serve_app.schemas.responses.items import Input
 from serve_app.schemas.responses.tools import ToolChoice, Tools, check_tool_choice, check_tools
 from serve_app.schemas.structured_outputs import JsonObjectFormat, TextFormat
+from serve_app.schemas.tools import check_parameters
 
 Id = Annotated[str, Field(min_length=1, max_length=128)]
 Include = Literal[
@@ -118,7 +119,12 @@ class PromptedRequest(OperationRequest):
         if self.text is not None and isinstance(self.text.format, JsonSchemaFormat):
             wanted = self.text.format
             check_json_schema(wanted.definition, "text.format.schema", strict=bool(wanted.strict))
-        check_functions(functions_of(self.tools))
+        functions = list(functions_of(self.tools))
+        check_functions(functions)
+        for function in functions:
+            strict = bool(function.tool.strict)
+            at = f"{function.at}.parameters"
+            check_parameters(function.tool.parameters, at, strict=strict, is_compiled=strict)
         return self
 
     @property

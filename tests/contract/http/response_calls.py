@@ -86,10 +86,8 @@ def of_type(response: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 async def lines_of(world, *bodies: dict[str, Any], batch_id: str | None = None, **overrides: object):
     """Return what the lines of a batch over /v1/responses come to: (status, body) each. Each call is a new batch."""
     batch_id = batch_id or f"batch_{secrets.token_hex(16)}"
-    operations = create_operations(
-        world.directory, cache_salts(b"salt"), {}, world.storage(), world.built_ins
-    ).by_path()
-    line_calls = LineCalls(operations, ConcurrencyLimiter(8), 10)
+    operations = create_operations(world.directory, cache_salts(b"salt"), {}, world.storage(), world.built_ins)
+    line_calls = LineCalls(operations.by_path(), ConcurrencyLimiter(8), 10, ignored=operations.ignored)
     answers = []
     for number, body in enumerate(bodies):
         request, caller = BatchRequest(f"r{number}", body), principal(**overrides)

@@ -103,7 +103,8 @@ REFUSED = [
     ({"input": [{}]}, "input[0].type", "missing_required_parameter"),
     ({"input": [{"type": "nonsense"}]}, "input[0].type", "invalid_value"),
     ({"input": [{"type": ["message"]}]}, "input[0].type", "invalid_type"),
-    ({"input": [{"type": "computer_call", "id": "cu_1"}]}, "input[0].type", "unsupported_value"),
+    ({"input": [{"type": "additional_tools", "tools": []}]}, "input[0].type", "unsupported_value"),
+    ({"input": [{"type": "computer_call"}]}, "input[0].call_id", "missing_required_parameter"),
     ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input[0].action", "missing_required_parameter"),
     (
         {"input": [{"type": "web_search_call", "id": "ws_1", "action": {"type": "find_in_page", "url": "u"}}]},
@@ -149,7 +150,7 @@ REFUSED = [
     ({"input": [{**CALL, "call_id": ""}]}, "input[0].call_id", "empty_string"),
     ({"input": [{"type": "function_call_output", "call_id": "c"}]}, "input[0].output", "missing_required_parameter"),
     (
-        {"input": [{"type": "function_call_output", "call_id": "c", "output": [IMAGE]}]},
+        {"input": [{"type": "function_call_output", "call_id": "c", "output": [{"type": "output_text", "text": "x"}]}]},
         "input[0].output[0].type",
         "invalid_value",
     ),

@@ -1,0 +1,1 @@
+"""Anthropic's Messages interface over the chat operation: a dialect of it, with its limits, policies and usage."""

@@ -1,0 +1,226 @@
+"""From a request in Anthropic's dialect to a chat, and from a chat's errors to those of the request."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import ValidationError
+
+from deployments.models.contract.engine import ModelCard
+from serve_app.errors.api import BadRequest
+from serve_app.schemas.anthropic.blocks import (
+    AssistantTurn,
+    DocumentBlock,
+    ImageBlock,
+    SystemTurn,
+    TextBlock,
+    ThinkingBlock,
+    ToolReferenceBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserTurn,
+)
+from serve_app.schemas.anthropic.request import MessagesRequest, PromptedMessages, Tool
+from serve_app.schemas.base import OperationRequest
+from serve_app.schemas.responses.functions import called_name
+from serve_app.validation.violations import translate_violation
+
+Chat = dict[str, Any]
+Body = TypeVar("Body", bound=OperationRequest)
+
+BILLING = "x-anthropic-billing-header:"
+"""How the first system block of Claude Code begins. Its number changes with each request, so a prompt that had it would
+never be in the prefix cache."""
+_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+_FAILED = "The call failed:"
+_NO_OUTPUT = "[The call has no output.]"
+_UNSEEN = "[An image, which this model cannot see.]"
+_FUNCTION = re.compile(r"tools\[(\d+)\]\.function(?:\.parameters)?")
+_PARAMS = {
+    "stop": "stop_sequences",
+    "max_completion_tokens": "max_tokens",
+    "response_format.json_schema.schema": "output_config.format.schema",
+    "reasoning_effort": "output_config.effort",
+    "thinking_token_budget": "thinking.budget_tokens",
+}
+
+
+def chat_of(request: PromptedMessages, card: ModelCard) -> Chat:
+    """Return the body of the chat completion for a request; `card` says what the model can."""
+    chat: Chat = {"model": request.model, "messages": list(_messages_of(request, card))}
+    tools = offered_tools(request)
+    if tools:
+        chat["tools"] = [_function_of(tool) for tool in tools]
+    if card.has_reasoning:
+        chat |= _reasoning_of(request)
+    if not isinstance(request, MessagesRequest):
+        return chat
+    chat |= _choice_of(request, has_tools=bool(tools))
+    chat |= {
+        name: value
+        for name, value in (
+            ("stream", request.stream),
+            ("temperature", request.temperature),
+            ("top_p", request.top_p),
+            ("top_k", request.top_k or None),
+            ("stop", request.stop_sequences or None),
+            ("max_completion_tokens", min(request.max_tokens, card.max_model_len)),
+        )
+        if value is not None
+    }
+    if request.output_config is not None and request.output_config.format is not None:
+        schema = {"name": "output", "schema": request.output_config.format.definition, "strict": False}
+        chat["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return chat
+
+
+def checked(chat: Chat, schema: type[Body]) -> Body:
+    """Return a body in the dialect of chats, checked. Raises BadRequest, which names the field of the request."""
+    try:
+        return schema.model_validate(chat)
+    except ValidationError as error:
+        raise in_words_of_messages(translate_violation(error, chat)) from None
+
+
+def in_words_of_messages(error: BadRequest) -> BadRequest:
+    """Return an error about a chat as one about the request."""
+    own = _FUNCTION.sub(r"tools[\1].input_schema", _PARAMS.get(error.param or "", error.param or "")) or None
+    message = error.message.replace(f"'{error.param}'", f"'{own}'") if error.param else error.message
+    return BadRequest(message, param=own, code=error.code, headers=error.headers)
+
+
+def offered_tools(request: PromptedMessages) -> list[Tool]:
+    """Return the tools that the model sees: those that are deferred only after a search has found them."""
+    found = {
+        part.tool_name
+        for turn in request.messages
+        if isinstance(turn, UserTurn) and not isinstance(turn.content, str)
+        for block in turn.content
+        if isinstance(block, ToolResultBlock) and isinstance(block.content, list)
+        for part in block.content
+        if isinstance(part, ToolReferenceBlock)
+    }
+    return [tool for tool in request.tools or () if not tool.defer_loading or tool.name in found]
+
+
+def names_of(request: PromptedMessages) -> dict[str, str]:
+    """Return the tools' names by those that the model calls, which are shorter where they have to be."""
+    return {called_name(None, tool.name): tool.name for tool in request.tools or ()}
+
+
+def _function_of(tool: Tool) -> Chat:
+    name = called_name(None, tool.name)
+    function: Chat = {"name": name, "parameters": tool.input_schema, "strict": bool(tool.strict)}
+    if tool.description is not None:
+        function["description"] = tool.description
+    return {"type": "function", "function": function}
+
+
+def _choice_of(request: MessagesRequest, *, has_tools: bool) -> Chat:
+    choice = request.tool_choice
+    if choice is None or not has_tools:
+        return {}
+    if choice.type != "tool":
+        chosen: Any = _CHOICES[choice.type]
+    elif choice.name is None:
+        raise BadRequest("Missing required parameter: 'tool_choice.name'.", param="tool_choice.name")
+    else:
+        chosen = {"type": "function", "function": {"name": called_name(None, choice.name)}}
+    return {"tool_choice": chosen, **({"parallel_tool_calls": False} if choice.disable_parallel_tool_use else {})}
+
+
+def _reasoning_of(request: PromptedMessages) -> Chat:
+    wanted: Chat = {}
+    if request.output_config is not None and request.output_config.effort is not None:
+        wanted["reasoning_effort"] = request.output_config.effort
+    if request.thinking is None:
+        return wanted
+    if request.thinking.type == "disabled":
+        return {"reasoning_effort": "none"}
+    if request.thinking.budget_tokens is not None and isinstance(request, MessagesRequest):
+        wanted["thinking_token_budget"] = request.thinking.budget_tokens
+    return wanted
+
+
+def _messages_of(request: PromptedMessages, card: ModelCard) -> Iterator[Chat]:
+    system = _joined(request.system)
+    if system:
+        yield {"role": "system", "content": system}
+    for turn in request.messages:
+        match turn:
+            case SystemTurn():
+                yield {"role": "system", "content": _joined(turn.content)}
+            case AssistantTurn():
+                yield _assistant(turn)
+            case UserTurn():
+                yield from _user(turn, card)
+
+
+def _joined(content: str | list[TextBlock] | None) -> str:
+    """Return texts as one: the same whether a client sends a string or blocks, so that the cache knows it again."""
+    texts = [content] if isinstance(content, str) else [block.text for block in content or ()]
+    return "\n".join(text for text in texts if text and not text.startswith(BILLING))
+
+
+def _assistant(turn: AssistantTurn) -> Chat:
+    if isinstance(turn.content, str):
+        return {"role": "assistant", "content": turn.content}
+    texts = [block.text for block in turn.content if isinstance(block, TextBlock)]
+    thoughts = [block.thinking for block in turn.content if isinstance(block, ThinkingBlock) and block.thinking]
+    calls = [_call(block) for block in turn.content if isinstance(block, ToolUseBlock)]
+    message: Chat = {"role": "assistant", "content": "".join(texts) or (None if calls else "")}
+    if thoughts:
+        message["reasoning"] = "\n".join(thoughts)
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def _call(block: ToolUseBlock) -> Chat:
+    function = {"name": called_name(None, block.name), "arguments": orjson.dumps(block.input).decode()}
+    return {"id": block.id, "type": "function", "function": function}
+
+
+def _user(turn: UserTurn, card: ModelCard) -> Iterator[Chat]:
+    """Yield the results of calls, which belong right after them, and then the rest of the user's message."""
+    if isinstance(turn.content, str):
+        yield {"role": "user", "content": turn.content}
+        return
+    for block in turn.content:
+        if isinstance(block, ToolResultBlock):
+            yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _result(block, card)}
+    rest = [block for block in turn.content if not isinstance(block, ToolResultBlock)]
+    if rest:
+        yield {"role": "user", "content": _content(rest)}
+
+
+def _result(block: ToolResultBlock, card: ModelCard) -> str | list[Chat]:
+    parts = block.content if isinstance(block.content, list) else []
+    if card.has_images and any(isinstance(part, ImageBlock) for part in parts):
+        return _content(parts)
+    text = block.content if isinstance(block.content, str) else "\n".join(map(_text_of, parts))
+    return f"{_FAILED}\n{text}" if block.is_error and text else text or _NO_OUTPUT
+
+
+def _content(blocks: Iterable[Any]) -> str | list[Chat]:
+    parts = [_image(block) if isinstance(block, ImageBlock) else _text_of(block) for block in blocks]
+    texts = [part for part in parts if isinstance(part, str)]
+    if len(texts) == len(parts):
+        return "\n".join(texts)
+    return [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+
+
+def _image(block: ImageBlock) -> Chat:
+    url = f"data:{block.source.media_type};base64,{block.source.data}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _text_of(block: Any) -> str:
+    match block:
+        case TextBlock():
+            return block.text
+        case DocumentBlock():
+            return "\n".join(filter(None, (block.title, block.context, block.source.data)))
+        case ToolReferenceBlock():
+            return f"The tool '{block.tool_name}' can be used now."
+        case _:
+            return _UNSEEN

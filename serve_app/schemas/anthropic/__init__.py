@@ -1,0 +1,1 @@
+"""Anthropic's Messages interface, which Claude Code and other clients speak."""

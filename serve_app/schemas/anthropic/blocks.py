@@ -1,0 +1,176 @@
+"""The blocks that the messages of Anthropic's interface consist of."""
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, Tag, model_validator
+
+from serve_app.schemas.base import WireModel, refusal
+
+_IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+_TEXT_TYPES = re.compile(r"text/[\w.+-]+")
+
+Text = Annotated[str, Tag("?string")]
+
+
+class Block(WireModel):
+    """A part of a message. `cache_control` has no effect: the cache here finds the prefixes of prompts itself."""
+
+    cache_control: dict[str, Any] | None = None
+
+
+class TextBlock(Block):
+    """Text."""
+
+    type: Literal["text"]
+    text: str
+    citations: list[Any] | None = None
+
+
+class Source(WireModel):
+    """The content of an image or a document: in base64, or text."""
+
+    type: Literal["base64", "text", "url", "file", "content"]
+    media_type: str | None = None
+    data: str | None = None
+    url: str | None = None
+    file_id: str | None = None
+    content: Any = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.type not in ("base64", "text"):
+            raise refusal(
+                "unsupported_value",
+                f"Unsupported value: '{{param}}' does not support '{self.type}'. The service downloads nothing: send "
+                "the content itself.",
+                ".type",
+            )
+        if self.data is None:
+            raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", ".data")
+        return self
+
+
+class ImageBlock(Block):
+    """An image."""
+
+    type: Literal["image"]
+    source: Source
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.source.type != "base64" or self.source.media_type not in _IMAGE_TYPES:
+            raise refusal(
+                "unsupported_value",
+                "Unsupported value: '{param}'. An image must be in base64, as PNG, JPEG, WebP or GIF.",
+                ".source.media_type",
+            )
+        return self
+
+
+class DocumentBlock(Block):
+    """A document of text."""
+
+    type: Literal["document"]
+    source: Source
+    title: str | None = None
+    context: str | None = None
+    citations: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.source.type != "text" or not _TEXT_TYPES.fullmatch(self.source.media_type or "text/plain"):
+            raise refusal(
+                "unsupported_value",
+                "Unsupported value: '{param}'. Only text can be read: send the text of a document.",
+                ".source.media_type",
+            )
+        return self
+
+
+class ThinkingBlock(Block):
+    """The model's reasoning, as it was answered."""
+
+    type: Literal["thinking"]
+    thinking: str
+    signature: str | None = None
+
+
+class RedactedThinkingBlock(Block):
+    """Reasoning that another service sealed. It is left out."""
+
+    type: Literal["redacted_thinking"]
+    data: str
+
+
+class ToolUseBlock(Block):
+    """A call that the model made."""
+
+    type: Literal["tool_use"]
+    id: Annotated[str, Field(min_length=1, max_length=256)]
+    name: Annotated[str, Field(min_length=1, max_length=128)]
+    input: dict[str, Any]
+    caller: Any = None
+
+
+class ToolReferenceBlock(Block):
+    """A tool that a search has found: the model may use it from here on."""
+
+    type: Literal["tool_reference"]
+    tool_name: str
+
+
+ResultParts = Annotated[
+    list[Annotated[TextBlock | ImageBlock | DocumentBlock | ToolReferenceBlock, Field(discriminator="type")]],
+    Field(fail_fast=True),
+    Tag("?array of objects"),
+]
+
+
+class ToolResultBlock(Block):
+    """The result of a call."""
+
+    type: Literal["tool_result"]
+    tool_use_id: Annotated[str, Field(min_length=1, max_length=256)]
+    content: Text | ResultParts | None = None
+    is_error: bool | None = None
+
+
+UserBlocks = Annotated[
+    list[Annotated[TextBlock | ImageBlock | DocumentBlock | ToolResultBlock, Field(discriminator="type")]],
+    Field(fail_fast=True, min_length=1),
+    Tag("?array of objects"),
+]
+AssistantBlocks = Annotated[
+    list[Annotated[TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock, Field(discriminator="type")]],
+    Field(fail_fast=True),
+    Tag("?array of objects"),
+]
+TextBlocks = Annotated[list[TextBlock], Field(fail_fast=True), Tag("?array of objects")]
+
+
+class UserTurn(WireModel):
+    """A message of the user, with the results of calls."""
+
+    role: Literal["user"]
+    content: Text | UserBlocks
+
+
+class AssistantTurn(WireModel):
+    """A message of the model."""
+
+    role: Literal["assistant"]
+    content: Text | AssistantBlocks
+
+
+class SystemTurn(WireModel):
+    """Instructions in the middle of a conversation."""
+
+    role: Literal["system"]
+    content: Text | TextBlocks
+
+
+Turns = Annotated[
+    list[Annotated[UserTurn | AssistantTurn | SystemTurn, Field(discriminator="role")]],
+    Field(fail_fast=True, min_length=1),
+]

@@ -1,0 +1,101 @@
+"""The bodies of POST /v1/messages and /v1/messages/count_tokens.
+
+Fields that cannot change an answer here are accepted. Unknown ones are refused by name.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from serve_app.schemas.anthropic.blocks import Block, Text, TextBlocks, Turns
+from serve_app.schemas.base import MAX_STOP_SEQUENCES, MaxTokens, ModelId, OperationRequest, TopP, WireModel
+from serve_app.schemas.tools import MAX_TOOLS, JsonSchema
+
+ToolName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[a-zA-Z0-9_-]+$")]
+
+
+class Tool(Block):
+    """A tool that the client runs; `input_schema` is a JSON schema.
+
+    With `defer_loading` the model sees it once a search has found it.
+    """
+
+    type: Literal["custom"] | None = None
+    name: ToolName
+    description: str | None = None
+    input_schema: JsonSchema
+    strict: bool | None = None
+    defer_loading: bool | None = None
+    eager_input_streaming: bool | None = None
+    allowed_callers: list[str] | None = None
+    input_examples: list[Any] | None = None
+
+
+class ToolChoice(WireModel):
+    """Whether the model calls tools, and which one."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: ToolName | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class Thinking(WireModel):
+    """Whether the model reasons before it answers, for how many tokens, and whether the client sees it."""
+
+    type: Literal["enabled", "adaptive", "disabled"]
+    budget_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    display: Literal["summarized", "omitted", "full"] | None = None
+
+
+class OutputFormat(WireModel):
+    """The form of the answer: JSON that follows a schema."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    type: Literal["json_schema"]
+    definition: JsonSchema = Field(alias="schema")
+
+
+class OutputConfig(WireModel):
+    """How much effort an answer is worth, and its form."""
+
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: OutputFormat | None = None
+
+
+class PromptedMessages(OperationRequest):
+    """A conversation, and the tools in it."""
+
+    model: ModelId
+    messages: Turns
+    system: Text | TextBlocks | None = None
+    tools: Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+
+    # Accepted, and of no effect on the answer.
+    cache_control: dict[str, Any] | None = None
+    context_management: dict[str, Any] | None = None
+    speed: Literal["standard", "fast"] | None = None
+
+
+class MessagesRequest(PromptedMessages):
+    """A request for the next message of the model."""
+
+    max_tokens: MaxTokens
+    stream: bool | None = False
+    temperature: Annotated[float, Field(ge=0, le=1)] | None = None
+    top_p: TopP | None = None
+    top_k: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    stop_sequences: Annotated[list[str], Field(fail_fast=True, max_length=MAX_STOP_SEQUENCES)] | None = None
+
+    # Accepted, and of no effect on the answer.
+    metadata: dict[str, Any] | None = None
+    service_tier: Literal["auto", "standard_only"] | None = None
+    inference_geo: str | None = None
+    diagnostics: dict[str, Any] | None = None
+
+
+class CountTokensRequest(PromptedMessages):
+    """A request for the number of tokens of a prompt."""

@@ -1,0 +1,108 @@
+"""Coding agents, unmodified, against the application behind a real server: the model follows a script."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.contract.http.answers import MODEL, SECRET, said
+from tests.contract.http.conftest import serve
+from tests.contract.http.node import agents
+from tests.contract.http.response_calls import calling, messages, script
+from tests.twins.mcp_server import run_mcp_server
+
+__all__ = ["agents"]
+
+CONFIG = """
+model = "{model}"
+model_provider = "manta"
+
+[model_providers.manta]
+name = "Manta"
+base_url = "{address}/v1"
+env_key = "MANTA_API_KEY"
+wire_api = "responses"
+supports_websockets = {sockets}
+"""
+
+
+async def run_agent(command: Sequence[str | Path], place: Path, **environment: str) -> list[Any]:
+    """Run an agent in the folder `work` of a place; return the JSON that it prints, a line each."""
+    (place / "work").mkdir()
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=place / "work",
+        env={**os.environ, "HOME": str(place), **environment},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), 90)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return [orjson.loads(line) for line in output.splitlines() if line.startswith(b"{")]
+
+
+async def run_codex(programs: Path, place: Path, address: str, *, sockets: bool = False, more: str = "") -> str:
+    """Return what Codex says at the end of a task that it completed."""
+    home = place / "codex"
+    home.mkdir()
+    config = CONFIG.format(model=MODEL, address=address, sockets=str(sockets).lower())
+    (home / "config.toml").write_text(config + more)
+    command = (
+        programs / "codex",
+        "exec",
+        "--skip-git-repo-check",
+        "--sandbox",
+        "danger-full-access",
+        "--json",
+        "Do it.",
+    )
+    events = await run_agent(command, place, CODEX_HOME=str(home), MANTA_API_KEY=SECRET)
+    assert events[-1]["type"] == "turn.completed", events
+    return [event["item"] for event in events if event["type"] == "item.completed"][-1]["text"]
+
+
+async def run_claude(programs: Path, place: Path, address: str) -> str:
+    """Return what Claude Code says at the end of a task that it completed."""
+    output = ("--output-format", "stream-json", "--verbose")
+    command = (programs / "claude", "-p", "Do it.", *output, "--allowedTools", "Bash", "--model", MODEL)
+    options = {"ANTHROPIC_SMALL_FAST_MODEL": MODEL, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+    events = await run_agent(command, place, ANTHROPIC_BASE_URL=address, ANTHROPIC_AUTH_TOKEN=SECRET, **options)
+    assert (events[-1]["type"], events[-1]["is_error"]) == ("result", False), events
+    return events[-1]["result"]
+
+
+@pytest.mark.parametrize("sockets", [False, True], ids=["http", "websocket"])
+async def test_codex_runs_a_command_and_ends_its_task(world, agents, tmp_path, sockets):
+    command = orjson.dumps({"cmd": "echo 'print(1)' > a.py && cat a.py"}).decode()
+    script(world, calling(("call_1", "exec_command", command)), said("It is done."))
+    async with serve(world.app(), ws="websockets-sansio") as address:
+        assert await run_codex(agents, tmp_path, address, sockets=sockets) == "It is done."
+    assert (tmp_path / "work" / "a.py").read_text() == "print(1)\n"
+    assert "print(1)" in messages(world)[-1]["content"]
+
+
+async def test_codex_calls_the_tool_of_an_mcp_server(world, agents, tmp_path):
+    script(world, calling(("call_1", "mcp__shop__stock", '{"thing":"cups"}')), said("Seven."))
+    async with run_mcp_server() as shop, serve(world.app()) as address:
+        server = f'\n[mcp_servers.shop]\nurl = "{shop.url}"\ndefault_tools_approval_mode = "approve"\n'
+        assert await run_codex(agents, tmp_path, address, more=server) == "Seven."
+    assert shop.calls == [("stock", "cups")]
+    assert "There are 7 cups." in str(messages(world)[-1]["content"])
+
+
+async def test_claude_code_runs_a_command_and_ends_its_task(world, agents, tmp_path):
+    command = orjson.dumps({"command": "echo 'print(1)' > a.py && cat a.py", "description": "Write it."}).decode()
+    script(world, calling(("call_1", "Bash", command)), said("It is done."))
+    async with serve(world.app()) as address:
+        assert await run_claude(agents, tmp_path, address) == "It is done."
+    assert (tmp_path / "work" / "a.py").read_text() == "print(1)\n"
+    assert messages(world)[-1] == {"role": "tool", "tool_call_id": "call_1", "content": "print(1)"}
+    assert "x-anthropic-billing-header" not in str(messages(world))
