@@ -1,6 +1,7 @@
 """GET /v1/models and /v1/models/{id}: the models that the key may use."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Literal
 
 from starlette.requests import Request
@@ -12,14 +13,35 @@ from serve_app.errors.api import ModelNotFound
 from serve_app.operations.scopes import may_see
 from serve_app.routes.endpoint import answers, caller, json_response, services_of
 
+_FOR_ANTHROPIC = "anthropic-version"
+"""The header of clients that read Anthropic's format."""
+
 
 class Model(TypedDict):
-    """One model, as OpenAI's clients read it; `created` is in Unix seconds."""
+    """One model, as OpenAI's clients read it, with what agents look for.
+
+    `created` is in Unix seconds. `max_model_len` and `context_length` are both the size of its context in tokens, as
+    vLLM and OpenRouter call it. `capabilities` are tools, reasoning and images.
+    """
 
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
+    max_model_len: int
+    context_length: int
+    capabilities: list[str]
+
+
+class AnthropicModel(TypedDict):
+    """One model, as Anthropic's clients read it. `created_at` is a time by RFC 3339."""
+
+    type: Literal["model"]
+    id: str
+    display_name: str
+    created_at: str
+    max_input_tokens: int
+    max_tokens: int
 
 
 class ModelList(TypedDict):
@@ -31,7 +53,28 @@ class ModelList(TypedDict):
 
 def model_to_wire(card: ModelCard) -> Model:
     """Return a model for a client."""
-    return {"id": card.id, "object": "model", "created": card.created, "owned_by": card.owned_by}
+    can = {"tools": card.has_tools, "reasoning": card.has_reasoning, "images": card.has_images}
+    return {
+        "id": card.id,
+        "object": "model",
+        "created": card.created,
+        "owned_by": card.owned_by,
+        "max_model_len": card.max_model_len,
+        "context_length": card.max_model_len,
+        "capabilities": [name for name, has in can.items() if has],
+    }
+
+
+def model_to_anthropic(card: ModelCard) -> AnthropicModel:
+    """Return a model for a client of Anthropic's interface."""
+    return {
+        "type": "model",
+        "id": card.id,
+        "display_name": card.id,
+        "created_at": datetime.fromtimestamp(card.created, UTC).isoformat().replace("+00:00", "Z"),
+        "max_input_tokens": card.max_model_len,
+        "max_tokens": card.max_model_len,
+    }
 
 
 def models_to_wire(cards: Iterable[ModelCard]) -> ModelList:
@@ -43,8 +86,12 @@ def models_to_wire(cards: Iterable[ModelCard]) -> ModelList:
 async def list_models(request: Request) -> Response:
     """Return every model that the key may use."""
     principal = await caller(request)
-    cards = services_of(request).directory.cards()
-    return json_response(models_to_wire(card for card in cards if may_see(principal, card)))
+    cards = [card for card in services_of(request).directory.cards() if may_see(principal, card)]
+    if _FOR_ANTHROPIC in request.headers:
+        models = [model_to_anthropic(card) for card in cards]
+        ends = {"first_id": models[0]["id"], "last_id": models[-1]["id"]} if models else {}
+        return json_response({"data": models, "has_more": False, "first_id": None, "last_id": None, **ends})
+    return json_response(models_to_wire(cards))
 
 
 @answers(Model)
@@ -55,4 +102,5 @@ async def retrieve_model(request: Request) -> Response:
     engine = services_of(request).directory.find(model_id)
     if engine is None or not may_see(principal, engine.card):
         raise ModelNotFound(model_id)
-    return json_response(model_to_wire(engine.card))
+    to_wire = model_to_anthropic if _FOR_ANTHROPIC in request.headers else model_to_wire
+    return json_response(to_wire(engine.card))

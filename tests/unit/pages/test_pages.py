@@ -27,7 +27,7 @@ from tests.tools.bench import __main__ as bench
 from tests.tools.pages import codes, reference
 from tests.tools.pages.blocks import ROOT, Block, blocks, blocks_in, pages
 
-LANGUAGES = {"json", "mermaid", "python", "sh", "text", "yaml"}
+LANGUAGES = {"json", "mermaid", "python", "sh", "text", "toml", "yaml"}
 PROGRAMS = {
     "apt-get",
     "export",
@@ -56,6 +56,10 @@ def test_every_block_has_a_language_that_a_test_reads() -> None:
     assert [str(block) for block in blocks() if block.language not in LANGUAGES] == []
     fences = {page: len(re.findall(r"^ *```", text, re.MULTILINE)) for page, text in pages().items()}
     assert {page: 2 * len(blocks_in(page, text)) for page, text in pages().items()} == fences
+
+
+def test_configurations_of_clients_can_be_read() -> None:
+    assert [tomllib.loads(block.code) for block in blocks("toml")]
 
 
 def test_a_block_without_a_language_is_found() -> None:

@@ -155,8 +155,9 @@ def test_engine_is_asked_to_truncate_embedding_input():
 
 
 def test_models_are_listed_as_openai_does():
-    card = ModelCard("a/b", frozenset({"chat"}), 100, created=5, owned_by="a")
+    card = ModelCard("a/b", frozenset({"chat"}), 100, created=5, owned_by="a", has_tools=True, has_images=True)
+    about = {"max_model_len": 100, "context_length": 100, "capabilities": ["tools", "images"]}
     assert models_to_wire([card]) == {
         "object": "list",
-        "data": [{"id": "a/b", "object": "model", "created": 5, "owned_by": "a"}],
+        "data": [{"id": "a/b", "object": "model", "created": 5, "owned_by": "a", **about}],
     }

