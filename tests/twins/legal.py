@@ -17,7 +17,7 @@ KEYS = {
     "frequency_penalty", "truncation", "usage", "user", "metadata", "conversation",
 }  # fmt: skip
 MODELS_OWN = {"message", "reasoning", "function_call"}
-WITHOUT_STATUS = {"mcp_list_tools", "mcp_approval_request"}
+WITHOUT_STATUS = {"compaction", "mcp_list_tools", "mcp_approval_request"}
 ORDERS = {
     "code_interpreter_call": r"in_progress (code\.delta )*code\.done (interpreting (completed )?)?",
     "mcp_call": r"in_progress (arguments\.delta )*arguments\.done ((completed|failed) )?",

@@ -23,12 +23,14 @@ from serve_app.operations.contract import Cost, Outcome
 from serve_app.operations.generation import cost_of
 from serve_app.operations.responses.events.writer import Item, new_id, usage_to_wire
 from serve_app.operations.responses.journal import EmittedEvents, Journal, JournaledEngine, RetryPolicy
+from serve_app.operations.responses.prompt.compaction import SUMMARIZE, SUMMARY_TOKENS
 from serve_app.operations.responses.prompt.dialect import (
     GenerationChat,
     check_chat,
     create_chat,
     create_chat_request,
     in_words_of,
+    summary_chat,
 )
 from serve_app.operations.responses.prompt.history import Message
 from serve_app.operations.responses.prompt.preparation import Preparation
@@ -41,12 +43,6 @@ from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.responses.functions import functions_of
 from serve_app.schemas.responses.items import InputItem
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, PromptedRequest, ResponseRequest
-
-_SUMMARIZE: Final = (
-    "Summarize the conversation so far for the model that continues it: what was asked, what was found and decided, "
-    "facts, names and numbers that are still needed, and what is left to do. Write only the summary."
-)
-_SUMMARY_TOKENS = 1024
 
 
 class PromptQuery:
@@ -112,9 +108,9 @@ class PromptQueries:
         """Return the query for a summary of a conversation, and its items. Raises as `count_tokens` does."""
         engine = self._preparation.engine(body.model, principal)
         prompt = await self._preparation.reader.read(body, raw, principal)
-        messages: list[Message] = [*prompt.messages(body.instructions), {"role": "user", "content": _SUMMARIZE}]
+        messages: list[Message] = [*prompt.messages(body.instructions), {"role": "user", "content": SUMMARIZE}]
         chat = {"model": body.model, "messages": messages, "temperature": 0.0}
-        return self._query(None, engine, chat, principal, request_id, max_tokens=_SUMMARY_TOKENS), prompt.items
+        return self._query(None, engine, chat, principal, request_id, max_tokens=SUMMARY_TOKENS), prompt.items
 
     def _query(
         self,
@@ -197,6 +193,8 @@ class ResponseOperation:
 
     def first_chat(self, turn: Turn) -> GenerationChat:
         """Return the chat of the first generation. Raises BadRequest if the model does not support the request."""
+        if turn.compaction is not None and turn.compaction.is_due(turn.messages):
+            return summary_chat(turn, turn.messages)
         return create_chat_request(turn, turn.messages, turn.tools.offered)
 
     def cost_of_turn(self, turn: Turn, chat: GenerationChat) -> Cost:

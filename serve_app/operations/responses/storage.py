@@ -14,7 +14,7 @@ from deployments.state.responses.background import BackgroundStore
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
 from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.schemas.responses.items import EXTERNAL_ITEMS
+from serve_app.schemas.responses.items import COMPACTION_TRIGGER, EXTERNAL_ITEMS
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 
 EPHEMERAL_S = 86_400.0
@@ -108,6 +108,8 @@ def without_opened_text(items: Sequence[Item]) -> list[Item]:
 
 def _item_of(item: Item, make_id: Callable[[str], str]) -> Item:
     kind = item.get("type") or ("message" if "role" in item else "item_reference")
+    if kind == COMPACTION_TRIGGER:
+        return {"type": kind}
     if kind == "item_reference":
         return {"type": kind, "id": item["id"]}
     kept: Item = {"id": item.get("id") or make_id(_PREFIXES[kind]), "type": kind}

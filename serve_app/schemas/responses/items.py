@@ -54,6 +54,9 @@ EXTERNAL_ITEMS: Mapping[str, str] = MappingProxyType(
 """The prefixes of the ids of items whose tools do not run here, by type. They are history that the model reads."""
 
 
+COMPACTION_TRIGGER = "compaction_trigger"
+
+
 def _check_one(part: WireModel, *names: LiteralString) -> None:
     given = [name for name in names if getattr(part, name) is not None]
     if len(given) > 1:
@@ -285,6 +288,12 @@ class ExternalItem(WireModel):
         return self
 
 
+class CompactionTrigger(WireModel):
+    """Asks for a response that is only a compaction of the conversation before it."""
+
+    type: Literal["compaction_trigger"]
+
+
 class ItemReference(WireModel):
     """A stored item, by its id."""
 
@@ -318,7 +327,7 @@ else:
         (
             *(MessageItem, FunctionCallItem, FunctionCallOutputItem),
             *BUILT_IN_ITEMS.values(),
-            *(ReasoningItem, CompactionItem, ItemReference, ExternalItem),
+            *(ReasoningItem, CompactionItem, CompactionTrigger, ItemReference, ExternalItem),
         )
     ]
     InputItem = Annotated[Annotated[_Item, Field(discriminator="type")], BeforeValidator(_read_type)]

@@ -31,7 +31,7 @@ from serve_app.schemas.base import (
 from serve_app.schemas.engine_options import SamplingOptions
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.responses.functions import check_functions, functions_of
-from serve_app.schemas.responses.items import Input
+from serve_app.schemas.responses.items import CompactionTrigger, Input
 from serve_app.schemas.responses.tools import ToolChoice, Tools, check_tool_choice, check_tools
 from serve_app.schemas.structured_outputs import JsonObjectFormat, TextFormat
 from serve_app.schemas.tools import check_parameters
@@ -82,6 +82,13 @@ class ResponseStreamOptions(WireModel):
     """What a stream contains besides the answer."""
 
     include_obfuscation: bool | None = None
+
+
+class ContextManagement(WireModel):
+    """When the conversation is compacted before the model continues it: by default at 80 % of the model's context."""
+
+    type: Literal["compaction"]
+    compact_threshold: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
 
 
 class ConversationReference(WireModel):
@@ -150,6 +157,7 @@ class ResponseRequest(SamplingOptions, PromptedRequest):
     stream: bool | None = False
     stream_options: ResponseStreamOptions | None = None
     background: bool | None = False
+    context_management: Annotated[list[ContextManagement], Field(fail_fast=True, max_length=1)] | None = None
     metadata: Metadata | None = None
 
     # Accepted, and of no effect on the answer.
@@ -165,13 +173,17 @@ class ResponseRequest(SamplingOptions, PromptedRequest):
     # Known, and refused when set.
     prompt: Any = None
     moderation: Any = None
-    context_management: Any = None
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.input is None and self.prompt is None and self.previous_response_id is None and not self.conversation:
             raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", "input")
-        check_unsupported(self, ("prompt", "moderation", "context_management"), "by this service")
+        check_unsupported(self, ("prompt", "moderation"), "by this service")
+        for index, item in enumerate(self.input[:-1] if isinstance(self.input, list) else ()):
+            if isinstance(item, CompactionTrigger):
+                raise refusal(
+                    "invalid_value", "Invalid '{param}': a 'compaction_trigger' must be last.", f"input[{index}]"
+                )
         check_stream_options(self.stream_options, self.stream)
         self.check_lengths(self.max_output_tokens)
         if self.background and self.store is False:
@@ -182,6 +194,11 @@ class ResponseRequest(SamplingOptions, PromptedRequest):
                 "background",
             )
         return self
+
+    @property
+    def is_compaction(self) -> bool:
+        """Whether only a compaction of the conversation is asked for."""
+        return isinstance(self.input, list) and bool(self.input) and isinstance(self.input[-1], CompactionTrigger)
 
     @property
     def wants_logprobs(self) -> bool:

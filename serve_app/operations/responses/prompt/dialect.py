@@ -12,6 +12,7 @@ from deployments.models.contract.errors import ContextLengthExceeded, EngineErro
 from serve_app.errors.api import BadRequest
 from serve_app.operations.chat import check_features
 from serve_app.operations.responses.events.writer import Item
+from serve_app.operations.responses.prompt.compaction import SUMMARIZE, SUMMARY_TOKENS
 from serve_app.operations.responses.prompt.history import Message
 from serve_app.operations.responses.prompt.turn import Turn, is_strict
 from serve_app.operations.responses.tools.tool_set import OfferedFunction, function_name
@@ -59,6 +60,18 @@ def create_chat_request(
     body = check_chat(chat, turn.request)
     check_features(body, turn.engine.card, param="input")
     return GenerationChat(body, orjson.dumps(chat))
+
+
+def summary_chat(turn: Turn, messages: Sequence[Message]) -> GenerationChat:
+    """Return the chat that sums up a conversation. Raises BadRequest if the model does not support the request."""
+    chat = {
+        "model": turn.request.model,
+        "messages": [*messages, {"role": "user", "content": SUMMARIZE}],
+        "temperature": 0.0,
+        "max_completion_tokens": SUMMARY_TOKENS,
+        "stream": turn.is_stream,
+    }
+    return GenerationChat(check_chat(chat, turn.request), orjson.dumps(chat))
 
 
 def check_chat(chat: dict[str, Any], request: PromptedRequest | None) -> ChatRequest:

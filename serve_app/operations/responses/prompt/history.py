@@ -99,7 +99,7 @@ class History:
             case kind if kind in EXTERNAL_ITEMS:
                 self._read_external(index, item)
             case "compaction":
-                self._entries.append({"role": "system", "content": _COMPACTED + item["text"]})
+                self._compact(item["text"])
             case "mcp_call" | "mcp_approval_request" | "mcp_approval_response":
                 self._read_remote(index, item)
             case _ if item["id"] in self._runs:
@@ -107,6 +107,15 @@ class History:
                 self._add_run(item["id"], run.name, run.arguments, run.output)
             case kind if kind in BUILT_IN_ITEMS and (shown := BUILT_IN_ITEMS[kind].show(item)) is not None:
                 self._add_run(item["id"], *shown)
+
+    def _compact(self, summary: str) -> None:
+        """Replace what the assistant said and did before by a summary; calls that have no output yet stay."""
+        self._entries = [
+            entry
+            for entry in self._entries
+            if not isinstance(entry, _AssistantMessage) or any(call.output is None for call in entry.calls)
+        ]
+        self._entries.append(summary_message(summary))
 
     def _read_external(self, index: int, item: Item) -> None:
         """Read a call of a tool that does not run here, or its output, as those of a function."""
@@ -190,12 +199,24 @@ class History:
         call.output = output
         self._answered.add(call_id)
 
-    def messages(self, instructions: str | None = None) -> list[Message]:
-        """Return the messages, the instructions first. Raises BadRequest if a call has no output."""
+    def messages(self, instructions: str | None = None, *, may_wait: bool = False) -> list[Message]:
+        """Return the messages, the instructions first.
+
+        Raises:
+            BadRequest: a call has no output, unless calls `may_wait` for theirs.
+        """
+        if may_wait:
+            for call in self._waiting.values():
+                call.output = NO_OUTPUT
         messages: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
         for entry in self._entries:
             messages += _render(entry) if isinstance(entry, _AssistantMessage) else [entry]
         return messages
+
+
+def summary_message(summary: str) -> Message:
+    """Return the message in which the model reads a summary of a conversation."""
+    return {"role": "system", "content": _COMPACTED + summary}
 
 
 def _call_of(item: Item) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from deployments.state.identity.principal import Principal
 from deployments.state.responses.values import Item, StoredTurn
 from serve_app.errors.api import RetentionForbids
 from serve_app.operations.responses.events.writer import response_id_of
+from serve_app.operations.responses.prompt.compaction import Compaction
 from serve_app.operations.responses.prompt.history import Message, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.prompt.outputs import without_tool_images
 from serve_app.operations.responses.prompt.reading import Prompt, PromptReader, RememberedResponse
@@ -18,6 +19,7 @@ from serve_app.operations.responses.tools.tool_set import ToolSet, open_tools
 from serve_app.operations.routing import check_max_tokens, find_engine, unsupported_parameter
 from serve_app.schemas.responses.request import PromptedRequest, ResponseRequest
 
+_COMPACTED_AT = 0.8
 _SEALED_REASONING = "reasoning.encrypted_content"
 
 
@@ -60,7 +62,7 @@ class Preparation:
         if request.store is False:
             expires_at = None
         prompt = await self.reader.read(request, raw, principal, remembered)
-        messages = _fit(prompt.messages(request.instructions), request, engine.card)
+        messages = _fit(prompt.messages(request.instructions, may_wait=request.is_compaction), request, engine.card)
         tools = await self.open_tools(request, prompt, principal, is_batch=is_batch)
         if tools.has_tools and not engine.card.has_tools:
             raise unsupported_parameter("tools")
@@ -86,7 +88,18 @@ class Preparation:
             priority=priority,
             service_tier=service_tier,
             tools=tools,
+            compaction=await self._compaction(request, principal, engine.card),
         )
+
+    async def _compaction(self, request: ResponseRequest, principal: Principal, card: ModelCard) -> Compaction | None:
+        if request.is_compaction:
+            threshold = None
+        elif request.context_management:
+            wanted = request.context_management[0].compact_threshold
+            threshold = wanted or int(_COMPACTED_AT * card.max_model_len)
+        else:
+            return None
+        return Compaction((await self._storage.sealer.of(principal.account)).seal, threshold)
 
     async def find_stored(self, request: ResponseRequest, principal: Principal, request_id: str) -> StoredTurn | None:
         """Return the stored response of another try of this request, if there is one."""
@@ -111,7 +124,7 @@ class Preparation:
         """
         engine = self.engine(stored.response["model"], principal)
         prompt = await self.reader.read(request, raw, principal)
-        messages = _fit(prompt.messages(request.instructions), request, engine.card)
+        messages = _fit(prompt.messages(request.instructions, may_wait=request.is_compaction), request, engine.card)
         tools = await self.open_tools(request, prompt, principal, calls=calls)
         await tools.check()
         return Turn(
@@ -127,6 +140,7 @@ class Preparation:
             seal_reasoning=await self._seal(request, principal),
             service_tier=stored.response.get("service_tier") or "default",
             tools=tools,
+            compaction=await self._compaction(request, principal, engine.card),
         )
 
     async def _seal(self, request: ResponseRequest, principal: Principal) -> Callable[[str], str] | None:

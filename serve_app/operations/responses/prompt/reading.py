@@ -23,6 +23,7 @@ from serve_app.operations.responses.prompt.attachments import Attachments
 from serve_app.operations.responses.prompt.history import History, Message, ServerRun
 from serve_app.operations.responses.prompt.turn import PastConversation
 from serve_app.operations.responses.storage import Storage, items_of
+from serve_app.schemas.responses.items import COMPACTION_TRIGGER
 from serve_app.schemas.responses.request import CompactRequest, PromptedRequest
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 
@@ -51,9 +52,9 @@ class Prompt:
         """The request's own items, in stored form."""
         return self.items[self.own_from :]
 
-    def messages(self, instructions: str | None) -> list[Message]:
+    def messages(self, instructions: str | None, *, may_wait: bool = False) -> list[Message]:
         """Return the messages of the chat. Raises BadRequest if calls and their outputs do not match."""
-        return History(self.shown, self.own_from, self.runs).messages(instructions)
+        return History(self.shown, self.own_from, self.runs).messages(instructions, may_wait=may_wait)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class PromptReader:
             before, runs = await self._chain(principal.account, request.previous_response_id)
         elif conversation_id is not None:
             before = await self._conversation(principal.account, conversation_id)
-        own = items_of(orjson.loads(raw).get("input"))
+        own = [item for item in items_of(orjson.loads(raw).get("input")) if item["type"] != COMPACTION_TRIGGER]
         items = [*before, *await self.resolve(principal, own)]
         brought_by = "conversation" if conversation_id is not None else "previous_response_id"
         shown = await Attachments(self._storage.files, principal).show(items, len(before), brought_by)

@@ -7,6 +7,7 @@ from typing import Any
 from deployments.models.contract.engine import Engine, ServiceTier
 from deployments.state.identity.principal import Principal
 from serve_app.operations.responses.events.writer import Item
+from serve_app.operations.responses.prompt.compaction import Compaction
 from serve_app.operations.responses.prompt.history import Message, ServerRun
 from serve_app.operations.responses.tools.tool_set import ToolSet
 from serve_app.schemas.json_schema import check_json_schema
@@ -35,7 +36,8 @@ class Turn:
     `response` is the object as it begins, `input` the request's own items in stored form, `messages` the whole
     conversation. `expires_at` is when the stored response is deleted, None if it is not stored. `tools` are those of
     the service. `seal_reasoning` seals reasoning for clients that keep the conversation themselves. Without
-    `is_generated` no model is asked: the turn only prepares a later one.
+    `is_generated` no model is asked: the turn only prepares a later one. `compaction` says when the conversation is
+    compacted first.
     """
 
     request: ResponseRequest
@@ -53,6 +55,7 @@ class Turn:
     before: PastConversation = field(default_factory=PastConversation)
     tools: ToolSet = field(default_factory=ToolSet)
     is_generated: bool = True
+    compaction: Compaction | None = None
 
     @property
     def conversation_id(self) -> str | None:

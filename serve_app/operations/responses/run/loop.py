@@ -4,13 +4,14 @@
 """
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import astuple, dataclass, field
 from operator import add
 
 from deployments.models.contract.engine import EngineStream, ToolUse, Usage
 from deployments.models.contract.errors import EngineError, RequestRejected
+from deployments.models.contract.events import Event
 from deployments.models.contract.render import parse_events
 from deployments.state.responses.values import StoredTurn
 from serve_app.errors.api import SERVER_ERROR_MESSAGE, ApiError
@@ -19,7 +20,8 @@ from serve_app.operations.chat import ChatOperation
 from serve_app.operations.responses.events.server_call import ServerCall
 from serve_app.operations.responses.events.state import ResponseState
 from serve_app.operations.responses.journal import EmittedEvents, Journal
-from serve_app.operations.responses.prompt.dialect import GenerationChat, create_chat_request, translated
+from serve_app.operations.responses.prompt.compaction import Compaction, compacted
+from serve_app.operations.responses.prompt.dialect import GenerationChat, create_chat_request, summary_chat, translated
 from serve_app.operations.responses.prompt.history import drop_oldest_turns, message_tokens
 from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.run.tool_calls import ToolCalls, count_tool_use
@@ -154,6 +156,8 @@ class ResponseRun:
         async with aclosing(self._prepare()) as batches:
             async for batch in batches:
                 yield batch
+        if self.turn.compaction is not None and self.turn.compaction.is_whole_response:
+            return
         may_call = self._calls.may_call
         while True:
             async with aclosing(self._generate(may_call)) as batches:
@@ -176,6 +180,20 @@ class ResponseRun:
                 return
             self._extend_conversation()
             may_call = self._calls.may_call
+
+    async def _compact(self, compaction: Compaction) -> AsyncGenerator[list[bytes]]:
+        """Have the model sum up the conversation, which goes on after the summary."""
+        summary: list[str] = []
+        async with aclosing(self._ask(self._next_chat or summary_chat(self.turn, self._messages))) as batches:
+            async for events in batches:
+                summary += [event.text for event in events if event.kind == "text"]
+        self._next_chat = None
+        ended = self._end_generation()
+        _, added = self.state.open_tool(compaction.item("".join(summary)))
+        yield ended + added + self.state.close_item()
+        self._messages = compacted(self._messages, "".join(summary))
+        if compaction.is_whole_response:
+            self.state.finish_reason = "stop"
 
     async def _call_tools(self) -> AsyncGenerator[list[bytes]]:
         """Carry out the calls of a generation, or ask the client about them.
@@ -208,7 +226,7 @@ class ResponseRun:
         return "mcp_approval_request" in kinds or (reason == "tool_calls" and "function_call" in kinds)
 
     async def _prepare(self) -> AsyncGenerator[list[bytes]]:
-        """Let remote tools list their functions, and carry out the calls that the client has approved."""
+        """Let remote tools list their functions, carry out the calls that the client approved, compact what is long."""
         for tool in self._tools.remote:
             item = tool.begin_list()
             if item is not None:
@@ -229,6 +247,11 @@ class ResponseRun:
         if self._generation.calls:
             self._extend_conversation()
             self._next_chat = None
+        compaction = self.turn.compaction
+        if compaction is not None and compaction.is_due(self._messages):
+            async with aclosing(self._compact(compaction)) as batches:
+                async for batch in batches:
+                    yield batch
 
     def _end_generation(self) -> list[bytes]:
         usage = self._stream.summary.usage if self._stream is not None else None
@@ -258,12 +281,22 @@ class ResponseRun:
         return is_shorter
 
     async def _generate_once(self, may_call: bool) -> AsyncGenerator[list[bytes]]:
-        turn = self.turn
-        self._num_generations += 1
         chat, self._next_chat = self._next_chat, None
         if chat is None:
             offered = self._tools.offered if may_call else ()
-            chat = create_chat_request(turn, self._messages, offered, may_force=not self.runs and may_call)
+            chat = create_chat_request(self.turn, self._messages, offered, may_force=not self.runs and may_call)
+        async with aclosing(self._ask(chat)) as batches:
+            async for events in batches:
+                if self._tools.names:
+                    self._generation.text += [event.text for event in events if event.kind == "text"]
+                yield self.state.take(events)
+                if self.state.has_ended:
+                    return
+
+    async def _ask(self, chat: GenerationChat) -> AsyncGenerator[Sequence[Event]]:
+        """Yield the events of the model's answer to a chat."""
+        turn = self.turn
+        self._num_generations += 1
         self._stream = stream = self._chat.run_as_events(
             turn.engine,
             chat.body,
@@ -276,16 +309,10 @@ class ResponseRun:
         self._tools.begin_check()  # The model is asked first.
         try:
             async for piece in stream:
-                if not piece:
-                    continue
-                events = parse_events(piece)
-                if not self._tools.is_checked:
-                    await self._tools.check()
-                if self._tools.names:
-                    self._generation.text += [event.text for event in events if event.kind == "text"]
-                yield self.state.take(events)
-                if self.state.has_ended:
-                    return
+                if piece:
+                    if not self._tools.is_checked:
+                        await self._tools.check()
+                    yield parse_events(piece)
         finally:
             await stream.aclose()
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from tests.contract.http.answers import MODEL, said
+from tests.contract.http.answers import MODEL, USAGE, said
 from tests.contract.http.response_calls import WEATHER, calling, lines_of, messages, script, stream_of
 from tests.twins.legal import fold
 
@@ -253,3 +253,62 @@ async def test_a_conversation_of_another_service_goes_on_without_what_it_sealed(
     assert told[0]["role"] == "system"
     assert "compacted by another service" in told[0]["content"]
     assert (told[2]["reasoning"], told[2]["content"]) == ("The user greets.", "Hi.")
+
+
+async def test_a_trigger_compacts_the_conversation_into_exactly_one_item(world):
+    script(world, said("The user greeted."), said("Done."))
+    call = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}
+    history = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi."}, call]
+    body = {**FIRST, "input": [*history, {"type": "compaction_trigger"}]}
+    events = await stream_of(world, body)
+    final = fold(events)
+    (item,) = final["output"]
+    assert [event["type"] for event in events if "output_item" in event["type"]] == [
+        "response.output_item.added",
+        "response.output_item.done",
+    ]
+    assert (item["type"], final["status"], final["usage"]["total_tokens"]) == (
+        "compaction",
+        "completed",
+        USAGE.total_tokens,
+    )
+    assert "greeted" not in item["encrypted_content"]
+    asked = orjson.loads(world.chat.requests[0].body)
+    assert ("tools" in asked, asked["messages"][-1]["role"]) == (False, "user")
+    assert "Summarize" in asked["messages"][-1]["content"]
+    await stream_of(
+        world, {"input": [{"role": "user", "content": "Hello."}, item, {"role": "user", "content": "And?"}]}
+    )
+    assert [message["content"] for message in messages(world)] == [
+        "Hello.",
+        "What was said before, in short:\nThe user greeted.",
+        "And?",
+    ]
+
+
+async def test_a_trigger_must_be_last(world):
+    async with world.http() as http:
+        body = {"model": MODEL, "input": [{"type": "compaction_trigger"}, {"role": "user", "content": "x"}]}
+        answer = await http.post("/v1/responses", json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input[0]")
+
+
+async def test_a_conversation_beyond_the_threshold_is_compacted_before_the_model_continues_it(world, responses):
+    long = "The house is red. " * 60
+    script(world, said(long), said("Red."), said("A red house."), said("Yes."), said("So it is."))
+    manage = {"context_management": [{"type": "compaction", "compact_threshold": 200}]}
+    first = await responses.create(model=MODEL, input="Tell me.", instructions="Be brief.", extra_body=manage)
+    assert [item.type for item in first.output] == ["message"]
+    more = {"instructions": "Be brief.", "previous_response_id": first.id, "extra_body": manage}
+    second = await responses.create(model=MODEL, input="Which colour?", **more)
+    assert [item.type for item in second.output] == ["compaction", "message"]
+    assert second.usage.total_tokens == 2 * USAGE.total_tokens
+    assert long not in str(messages(world))
+    assert [message["role"] for message in messages(world)] == ["system", "user", "system", "user"]
+    assert messages(world)[2]["content"].endswith("\nRed.")
+    events = [event async for event in await responses.retrieve(second.id, stream=True)]
+    assert events[-1].response.output == second.output
+    await responses.create(model=MODEL, input="Sure?", **{**more, "previous_response_id": second.id})
+    assert long not in str(messages(world))
+    assert messages(world)[-1]["content"] == "Sure?"
+    assert messages(world)[0] == {"role": "system", "content": "Be brief."}
