@@ -29,10 +29,25 @@ class ServedModel(ModelConfig):
     safety: SafetyConfig | None = None
 
 
-class HttpConfig(Section):
-    """Bounds on request bodies and connections.
+class ClientTlsConfig(Section):
+    """TLS for clients. `manta serve` and `manta front` read the files again when they change.
 
     Args:
+        certificate: the certificate with its chain, in PEM.
+        key: its key, in PEM, without a password.
+    """
+
+    certificate: Path
+    key: Path
+
+
+class HttpConfig(Section):
+    """What clients connect to: TLS, and bounds on request bodies and connections.
+
+    Args:
+        tls: the certificate that clients see. `--tls-certificate` and `--tls-key` override it, `--plain-http` turns it
+            off. Without it the front listens for plain HTTP. TLS between the parts of the service is the section `tls`
+            at the top.
         max_body_bytes: the largest body. Uploads of files have limits of their own. The waiting messages of all of an
             account's WebSockets together have the same limit; a single message may have at most 16 MiB.
         receive_timeout_s: how long a body may take to arrive.
@@ -49,6 +64,7 @@ class HttpConfig(Section):
             `https://chat.example.com`, or `*` for all pages. By default there are none.
     """
 
+    tls: ClientTlsConfig | None = None
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
     receive_timeout_s: float = Field(default=30.0, gt=0)
     min_bytes_per_s: float = Field(default=64 * 1024, gt=0)

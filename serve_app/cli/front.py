@@ -44,7 +44,8 @@ def front(
         str | None, typer.Option(help="The URL of Ray's dashboard, to learn of ingress replicas too.")
     ] = None,
     tls_certificate: Annotated[
-        Path | None, typer.Option(help="The certificate with its chain, in PEM; read again when the file changes.")
+        Path | None,
+        typer.Option(help="The certificate for clients with its chain, in PEM; by default that of http.tls."),
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The key of the certificate, in PEM.")] = None,
     redirect_port: Annotated[
@@ -80,9 +81,9 @@ def front(
     """Run the load balancer of this node: it passes requests to the ingress replicas of the cluster."""
     try:
         find_haproxy()
-        tls = choose_tls(tls_certificate, tls_key, redirect_port)
-        check_encrypted(host, tls, plain_http=plain_http)
         service = _read_service(config, os.environ)
+        tls = choose_tls(service.http, tls_certificate, tls_key, redirect_port, plain_http=plain_http)
+        check_encrypted(host, tls, plain_http=plain_http)
         chosen_region = _choose_region(region, other_region, region_authority) or service.region
         settings = FrontSettings(
             choose_run_dir(service.state_dir),

@@ -28,8 +28,8 @@ STATS_HOST_VARIABLE = "MANTA_FRONT_STATS_HOST"
 _STATS_PORT = 8404
 _PROXY_PORTS = range(8500, 8600)
 _NOT_PLAIN = (
-    "Others can reach {host}, and without TLS they can read keys and answers on the way. Give --tls-certificate and "
-    "--tls-key, or --plain-http if something before this front speaks TLS."
+    "Others can reach {host}, and without TLS they can read keys and answers on the way. Set http.tls in the "
+    "configuration, or give --tls-certificate and --tls-key, or --plain-http if something before this front speaks TLS."
 )
 
 
@@ -86,18 +86,27 @@ def describe_holder(port: int) -> str:
     return ""
 
 
-def choose_tls(certificate: Path | None, key: Path | None, redirect_port: int | None = None) -> TlsFiles | None:
-    """Return the files of the front's certificate, None without one.
+def choose_tls(
+    http: HttpConfig,
+    certificate: Path | None,
+    key: Path | None,
+    redirect_port: int | None = None,
+    *,
+    plain_http: bool = False,
+) -> TlsFiles | None:
+    """Return the files of the front's certificate, None without one. Options override the configuration.
 
     Raises:
         ConfigError: an option is missing.
     """
-    if certificate is None and key is None:
-        if redirect_port is not None:
-            raise ConfigError("--redirect-port needs --tls-certificate and --tls-key.")
-        return None
-    if certificate is None or key is None:
+    if (certificate is None) != (key is None):
         raise ConfigError("--tls-certificate and --tls-key go together.")
+    if http.tls is not None and certificate is None and not plain_http:
+        certificate, key = http.tls.certificate, http.tls.key
+    if certificate is None or key is None:
+        if redirect_port is not None:
+            raise ConfigError("--redirect-port needs --tls-certificate and --tls-key, or http.tls.")
+        return None
     return TlsFiles(str(certificate.absolute()), str(key.absolute()), redirect_port)
 
 

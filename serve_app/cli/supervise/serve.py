@@ -98,7 +98,8 @@ def serve(
     config: Annotated[Path, typer.Argument(help="The Serve configuration file.")] = Path("configs/local.yaml"),
     timeout_s: Annotated[float, typer.Option(help="How long the models may take to start, in seconds.")] = 3600.0,
     tls_certificate: Annotated[
-        Path | None, typer.Option(help="The certificate with its chain, in PEM; read again when the file changes.")
+        Path | None,
+        typer.Option(help="The certificate for clients with its chain, in PEM; by default that of http.tls."),
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The key of the certificate, in PEM.")] = None,
     plain_http: Annotated[
@@ -109,8 +110,9 @@ def serve(
     console = Console(stderr=True, highlight=False)
     os.umask(0o077)  # Only this user may read what this command and its processes write.
     try:
-        tls = choose_tls(tls_certificate, tls_key)
-        plan = replace(load_plan(config, console), tls=tls)
+        plan = load_plan(config, console)
+        tls = choose_tls(plan.config.http, tls_certificate, tls_key, plain_http=plain_http)
+        plan = replace(plan, tls=tls)
         check_encrypted(plan.host, tls, plain_http=plain_http)
     except ConfigError as error:
         _fail(console, str(error))

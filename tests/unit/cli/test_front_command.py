@@ -127,6 +127,44 @@ def test_a_certificate_is_read_at_the_start(monkeypatch: pytest.MonkeyPatch, tmp
     assert f"{certificate} and {key}:" in printed.replace("\n", "")
 
 
+def with_client_tls(path: Path, certificate: Path, key: Path) -> Path:
+    """Write the local configuration with a certificate for clients; return its path."""
+    section = f"    http: {{tls: {{certificate: {certificate}, key: {key}}}}}\n"
+    path.write_text(LOCAL.read_text().replace("  args:\n", f"  args:\n{section}", 1))
+    return path
+
+
+def test_certificate_of_the_configuration_is_for_clients(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    Authority().issue(certificate, key)
+    path = with_client_tls(tmp_path / "config.yaml", certificate, key)
+    settings, printed = run(monkeypatch, str(path), "--redirect-port", "80")
+    assert settings is not None, printed
+    assert settings.tls == TlsFiles(str(certificate), str(key), 80)
+    assert settings.ingress_tls is None  # That is the section `tls`.
+
+
+def test_options_override_the_certificate_of_the_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    Authority().issue(certificate, key)
+    path = with_client_tls(tmp_path / "config.yaml", tmp_path / "other.crt", tmp_path / "other.key")
+    settings, printed = run(monkeypatch, str(path), "--tls-certificate", str(certificate), "--tls-key", str(key))
+    assert settings is not None, printed
+    assert settings.tls == TlsFiles(str(certificate), str(key))
+    settings, printed = run(monkeypatch, str(path), "--plain-http")
+    assert settings is not None, printed
+    assert settings.tls is None
+
+
+def test_a_certificate_of_the_configuration_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = with_client_tls(tmp_path / "config.yaml", tmp_path / "none.crt", tmp_path / "none.key")
+    settings, printed = run(monkeypatch, str(path))
+    assert settings is None
+    assert "none.crt" in printed.replace("\n", "")
+
+
 REGION = ("--region", "us", "--other-region", "asia=https://asia.example")
 
 
@@ -179,7 +217,7 @@ def test_a_trusted_proxy_that_is_no_network_is_refused(monkeypatch: pytest.Monke
     [
         (["--tls-key", "a"], "--tls-certificate and --tls-key go together."),
         (["--tls-certificate", "a"], "--tls-certificate and --tls-key go together."),
-        (["--redirect-port", "80"], "--redirect-port needs --tls-certificate and --tls-key."),
+        (["--redirect-port", "80"], "--redirect-port needs --tls-certificate and --tls-key, or http.tls."),
     ],
 )
 def test_half_of_what_tls_needs_is_refused(monkeypatch: pytest.MonkeyPatch, options: list[str], message: str) -> None:

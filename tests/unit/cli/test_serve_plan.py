@@ -180,6 +180,9 @@ def test_other_address_without_tls_takes_a_word(monkeypatch: pytest.MonkeyPatch,
     assert "Others can reach 0.0.0.0, and without TLS" in refused.output
     for options in (["--plain-http"], ["--tls-certificate", "a", "--tls-key", "b"]):
         assert isinstance(CliRunner().invoke(main, ["serve", str(path), *options]).exception, Cleared)
+    section = "  args:\n    http: {tls: {certificate: a, key: b}}\n"
+    path.write_text(path.read_text().replace("  args:\n", section, 1))
+    assert isinstance(CliRunner().invoke(main, ["serve", str(path)]).exception, Cleared)
 
 
 def test_replicas_get_the_certificate_of_the_section_tls(console: Console, tmp_path: Path) -> None:

@@ -68,8 +68,37 @@ def test_second_configuration_has_two_chat_models_and_an_embedding_model() -> No
     assert [model.task for model in config.models] == ["generate", "generate", "embed"]
 
 
+@pytest.mark.parametrize(("name", "num_gpus"), [("gpu.yaml", 1), ("production.yaml", 2)])
+def test_models_fit_the_gpus_and_leave_a_tenth_of_their_memory(name: str, num_gpus: int) -> None:
+    replicas = [
+        (model.placement_group_config["bundles"][0]["GPU"], model.engine_kwargs["gpu_memory_utilization"])
+        for model in config_of(serve_documents()[name]).models
+        for _ in range(model.autoscaling_config["max_replicas"])
+        if model.placement_group_config
+    ]
+    shares, memory = [0.0] * num_gpus, [0.0] * num_gpus
+    for share, part in sorted(replicas, reverse=True):  # As Ray does: the first GPU with room.
+        assert part <= share
+        gpu = next(gpu for gpu in range(num_gpus) if shares[gpu] + share <= 1)
+        shares[gpu] += share
+        memory[gpu] += part
+    assert 0 < max(memory) <= 0.9
+
+
+def test_production_configuration_is_complete_and_its_comments_name_what_it_needs() -> None:
+    text = (CONFIGS / "production.yaml").read_text()
+    config = config_of(serve_documents()["production.yaml"])
+    assert config.http.tls is not None
+    assert config.telemetry.traces is not None
+    assert all(model.price and (model.price.input or model.price.output) for model in config.models)
+    assert {"standard", "premium"} <= set(config.state.tiers.names)
+    introduction, _, settings = text.partition("proxy_location")
+    assert set(re.findall(r"\{env: (\w+)\}", settings)) == {*re.findall(r"\bMANTA_\w+", introduction)}
+    assert config.batches.max_lines_in_flight < config.models[0].max_concurrent_requests
+
+
 def test_no_configuration_holds_a_secret() -> None:
-    secret = re.compile(r"sk-[A-Za-z0-9]{8}|hf_[A-Za-z0-9]{20}|postgresql://[^:]+:(?!REPLACE_ME)[^@]+@")
+    secret = re.compile(r"sk-[A-Za-z0-9]{8}|hf_[A-Za-z0-9]{20}|postgresql://[^:]+:(?!REPLACE_ME|PASSWORD)[^@]+@")
     for path in [*SERVE_FILES, *MANIFESTS]:
         assert secret.search(path.read_text()) is None, path.name
 
