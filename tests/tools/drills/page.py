@@ -1,4 +1,4 @@
-"""Puts runs into the page for operators: `python -m tests.tools.drills.page tests/tools/drills/results/RUN.json...`.
+"""Puts runs into the page of drills: `python -m tests.tools.drills.page tests/tools/drills/results/RUN.json...`.
 
 Of a row that several runs have, the rounds of all runs of the last commit count. Rows of the page that none of them has
 stay as they are.
@@ -15,7 +15,7 @@ from tests.tools.drills.report import COLUMNS, group, render_head, render_row
 from tests.tools.drills.rounds import Verdict
 from tests.tools.drills.table import DRILLS, UNDISTURBED
 
-PAGE = Path(__file__).parents[3] / "docs" / "operate" / "failures.md"
+PAGE = Path(__file__).parents[3] / "docs" / "measurements" / "drills.md"
 BEGIN = "<!-- The table of runs: python -m tests.tools.drills.page RUN.json... -->\n"
 END = "<!-- The end of the table. -->\n"
 _HEAD = render_head((*COLUMNS, "run"))

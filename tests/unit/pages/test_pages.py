@@ -30,7 +30,9 @@ from tests.tools.pages.blocks import ROOT, Block, blocks, blocks_in, pages
 LANGUAGES = {"json", "mermaid", "python", "sh", "text", "toml", "yaml"}
 PROGRAMS = {
     "apt-get",
+    "cd",
     "export",
+    "git",
     "kubectl",
     "make",
     "podman",

@@ -1,4 +1,4 @@
-"""The programs of the pages, run as a reader would: pasted as they are, with another address, key and model."""
+"""The programs of the pages, run as a reader would: pasted as they are, with address and key in the environment."""
 
 import asyncio
 import json
@@ -14,6 +14,8 @@ from deployments.state.webhooks.store import WebhookStore
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.webhooks import WebhookSender
 from serve_app.operations.safety.moderation import ModerationConfig
+from serve_app.schemas.chat import ChatRequest
+from serve_app.validation.batch_lines import parse_line
 from tests.contract.http.answers import MODEL, SECRET, said
 from tests.contract.http.code_interpreter_calls import runs
 from tests.contract.http.conftest import serve
@@ -26,15 +28,15 @@ from tests.contract.http.response_calls import calls, script
 from tests.contract.http.web_search_calls import LISBON
 from tests.contract.http.web_search_calls import searches as searches_web
 from tests.ports import free_port
-from tests.tools.pages.blocks import ROOT, blocks, programs
+from tests.tools.pages.blocks import blocks, programs
 from tests.waiting import eventually
 
 __all__ = ["desk"]
 
 RUN_HERE = {
     "batch", "code-interpreter", "conversation", "embeddings", "file-search", "first-tool", "functions", "mcp",
-    "mcp-server", "moderations", "options", "rerank", "responses", "snippet", "stream", "structured", "tokens",
-    "upload", "usage", "web-search", "webhooks",
+    "mcp-server", "moderations", "options", "requests", "rerank", "responses", "snippet", "stream", "structured",
+    "tokens", "upload", "usage", "web-search", "webhooks",
 }  # fmt: skip
 
 
@@ -53,10 +55,10 @@ def run(tmp_path_factory):
 
 async def printed_by(forks: Forks, code: str, address: str, directory: Path, **replaced: str) -> str:
     """Return what a program prints that talks to the service at an address."""
-    values = {"http://127.0.0.1:8000": address, "sk-manta-...": SECRET, "manta/demo-chat": MODEL, **replaced}
-    for old, new in values.items():
+    for old, new in {"manta/demo-chat": MODEL, **replaced}.items():
         code = code.replace(old, new)
-    ended = await forks.run(code, directory)
+    environment = {"OPENAI_BASE_URL": f"{address}/v1", "OPENAI_API_KEY": SECRET}
+    ended = await forks.run(f"import os\nos.environ.update({environment})\n{code}", directory)
     assert ended.status == 0, ended.errors
     return ended.printed
 
@@ -130,31 +132,37 @@ async def test_the_program_that_shows_tokens(run, live, tmp_path):
 
 async def test_the_program_that_keeps_responses(run, live, world, tmp_path):
     printed = await run(one("responses"), live, tmp_path)
-    assert printed.startswith("Hello there!")
+    assert printed.splitlines()[:2] == ["Hello there!", "Hello there!"]
     assert printed.splitlines()[-1].endswith("response.completed")
 
 
-@pytest.mark.parametrize("is_valid", [True, False])
-async def test_the_program_that_runs_a_batch(run, batching, live, tmp_path, is_valid):
-    (line,) = {block.code for block in blocks("json") if "custom_id" in block.code}
-    line = line.replace("manta/demo-chat", MODEL)
-    (tmp_path / "requests.jsonl").write_text(line if is_valid else line + "no JSON\n")
-    printed = await run(one("batch"), live, tmp_path)
-    if is_valid:
-        answer = json.loads(printed.strip().splitlines()[-1])
-        assert answer["custom_id"] == json.loads(line)["custom_id"]
-        assert answer["response"]["body"]["choices"][0]["message"]["content"] == "Hello there!"
-    else:
-        assert "failed" in printed
-        assert "line=2" in printed
+async def test_the_program_that_runs_a_batch(run, batching, live, tmp_path):
+    status, *lines = (await run(one("batch"), live, tmp_path)).strip().splitlines()
+    assert status.startswith("completed")
+    answers = [json.loads(line) for line in lines]
+    assert [answer["custom_id"] for answer in answers] == ["question-1", "question-2", "question-3"]
+    assert {answer["response"]["body"]["choices"][0]["message"]["content"] for answer in answers} == {"Hello there!"}
+
+
+async def test_the_program_that_runs_a_batch_shows_what_is_wrong_with_its_file(run, batching, live, tmp_path):
+    printed = await run(one("batch"), live, tmp_path, **{'f"question-{number}"': '"question-1"'})
+    assert printed.startswith("failed")
+    assert "line=2" in printed
+
+
+async def test_the_program_that_writes_a_batch_writes_what_a_batch_may_have(run, live, tmp_path):
+    assert await run(one("requests"), live, tmp_path) == ""
+    lines = (tmp_path / "requests.jsonl").read_bytes().splitlines()
+    requests = [parse_line(line, "/v1/chat/completions") for line in lines]
+    assert [request.custom_id for request in requests] == ["question-1", "question-2", "question-3"]
+    assert all(ChatRequest.model_validate(request.body) for request in requests)
 
 
 async def test_the_program_that_uploads_a_file_in_parts(run, file_store, live, tmp_path):
-    (tmp_path / "notes.txt").write_bytes(b"0123456789" * 250)
     status, file_id, num_bytes = (await run(one("upload"), live, tmp_path)).split()
-    assert (status, num_bytes) == ("completed", "2500")
+    assert (status, num_bytes) == ("completed", "2550")
     file = await file_store.find("acct_1", file_id)
-    assert b"".join([piece async for piece in file_store.read(file)]) == b"0123456789" * 250
+    assert b"".join([piece async for piece in file_store.read(file)]) == (tmp_path / "notes.txt").read_bytes()
 
 
 async def test_the_program_that_shows_a_tool(run, interpreter, live, world, tmp_path):
@@ -173,22 +181,23 @@ async def test_the_program_that_uses_the_code_interpreter(run, interpreter, live
 
 async def test_the_program_that_searches_files(run, indexer, live, world, tmp_path):
     world.embeddings.script = embed
-    script(world, searches_files("batches"), said("A batch is a file."))
-    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
+    script(world, searches_files("tea"), said("Tea came from Kyoto."))
     indexer.watch()
     try:
         printed = await run(one("file-search"), live, tmp_path)
     finally:
         await indexer.close()
-    assert "README.md" in printed
-    assert printed.splitlines()[-1] == "[('file_search_call', ['batches']), ('message', None)]"
+    first, second, answer = printed.splitlines()
+    assert first.endswith("tea.txt Tea came from Kyoto.")
+    assert second.endswith("salt.txt There are 12 kinds of salt.")
+    assert answer == "Tea came from Kyoto."
 
 
 async def test_the_program_that_searches_the_web(run, web, live, world, tmp_path):
     link = f"[the weather]({web.url(LISBON)})"
     script(world, searches_web("lisbon"), said(f"Sunny, says {link}."))
-    code = one("web-search").replace("ipma.pt", LISBON.host)
-    printed = await run(code, live, tmp_path, **{"your/model": MODEL})
+    code = one("web-search").replace("wikipedia.org", LISBON.host)
+    printed = await run(code, live, tmp_path)
     assert printed.splitlines() == [f"Sunny, says {link}.", f"{LISBON.title} {web.url(LISBON)} {link}"]
 
 

@@ -1,4 +1,4 @@
-"""Puts runs into the page for operators: `python -m tests.tools.drills.regions.page RUN.json...`.
+"""Puts runs into the page of two regions: `python -m tests.tools.drills.regions.page RUN.json...`.
 
 Of a row that several runs have, the last run wins; the year's arithmetic is made anew from the rows of these runs.
 """
@@ -15,7 +15,7 @@ from tests.tools.drills.regions.table import REGION_DRILLS
 from tests.tools.drills.regions.year import add_up, render_year
 from tests.tools.drills.report import render_head
 
-PAGE = Path(__file__).parents[4] / "docs" / "operate" / "availability.md"
+PAGE = Path(__file__).parents[4] / "docs" / "measurements" / "availability.md"
 MARKS = {
     "table": (
         "<!-- The table of runs: python -m tests.tools.drills.regions.page RUN.json... -->\n",
