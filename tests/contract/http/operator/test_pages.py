@@ -212,9 +212,9 @@ async def test_the_programs_that_use_a_remote_server(run, mcp_server, live, worl
     finally:
         server.kill()
         await server.wait()
-    asked, items = printed.splitlines()
+    asked, answered = printed.splitlines()
     assert asked.startswith("It wants to call [('stock', '{\"thing\":\"nails\"}')]")
-    assert "('mcp_call', 'There are 7 nails.')" in items
+    assert answered == "['There are 7 nails.'] There are 7."
 
 
 def is_open(port: int) -> bool:
