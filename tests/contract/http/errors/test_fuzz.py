@@ -1,14 +1,16 @@
-"""Bodies that nobody thought of: whatever is sent is answered with 200, or with a 400 or 404 in OpenAI's shape."""
+"""Bodies that nobody thought of are answered with 200, or with a 400 or 404 in the shape of their interface."""
 
 import httpx2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from serve_app.operations.safety.moderation import ModerationConfig
+from serve_app.schemas.anthropic.request import CountTokensRequest, MessagesRequest
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.completions import CompletionRequest
 from serve_app.schemas.embeddings import EmbeddingRequest
 from serve_app.schemas.moderations import ModerationRequest
+from serve_app.schemas.responses.items import EXTERNAL_ITEMS
 from serve_app.schemas.scoring import RerankRequest, ScoreRequest
 from serve_app.schemas.tokenization import DetokenizeRequest, TokenizeRequest
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL
@@ -23,9 +25,12 @@ BASES = {
     "/v1/rerank": (RerankRequest, {"model": EMBEDDING_MODEL, "query": "x", "documents": ["y"]}),
     "/v1/score": (ScoreRequest, {"model": EMBEDDING_MODEL, "text_1": "x", "text_2": "y"}),
     "/v1/moderations": (ModerationRequest, {"input": "x"}),
+    "/v1/messages": (MessagesRequest, {"model": MODEL, "max_tokens": 9, "messages": MESSAGES}),
+    "/v1/messages/count_tokens": (CountTokensRequest, {"model": MODEL, "messages": MESSAGES}),
 }
 MODERATION = ModerationConfig(patterns={"violence": ("kill",)})
 WORDS = ["system", "user", "assistant", "tool", "type", "text", "function", "name", "content", "role", MODEL, "auto"]
+WORDS += ["tool_use", "tool_result", "input", "id", "tool_use_id", "input_schema", "any", "thinking"]
 scalars = st.one_of(
     st.none(),
     st.booleans(),
@@ -71,5 +76,27 @@ async def test_any_body_is_answered_with_200_400_or_404(world, asked):
     possible = {200, 400, 404} if "model" in changes else {200, 400}
     assert answer.status_code in possible, answer.text
     if answer.status_code != 200:
-        assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+        keys = {"message", "type"} if path.startswith("/v1/messages") else {"message", "type", "param", "code"}
+        assert set(answer.json()["error"]) == keys
         assert len(answer.content) < 2000
+
+
+external = st.sampled_from([*EXTERNAL_ITEMS, "function_call_output", "compaction_trigger", "compaction", "reasoning"])
+fields = st.sampled_from(
+    ["output", "content", "input", "action", "summary", "id", "call_id", "name", "status", "result"]
+)
+items = st.builds(
+    lambda kind, more: {"type": kind, "call_id": "c", **more}, external, st.dictionaries(fields, values, max_size=3)
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sent=st.lists(items, max_size=3))
+async def test_any_item_of_another_tool_is_answered_with_200_400_or_404(world, sent):
+    world.principal(requests_per_minute=10**6, tokens_per_minute=10**12)
+    async with world.http() as http:
+        try:
+            answer = await http.post("/v1/responses", json={"model": MODEL, "input": [*MESSAGES, *sent]})
+        except (ValueError, httpx2.InvalidURL):
+            return
+    assert answer.status_code in {200, 400, 404}, answer.text

@@ -53,6 +53,19 @@ RESPONSE = {
     "prompt_cache_key": CANARY,
     "safety_identifier": CANARY,
 }
+MESSAGE = {
+    "model": MODEL,
+    "max_tokens": 9,
+    "system": [{"type": "text", "text": CANARY}],
+    "messages": [
+        {"role": "user", "content": CANARY},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": CANARY, "name": "f", "input": {CANARY: CANARY}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": CANARY, "content": CANARY}]},
+    ],
+    "tools": [{"name": "f", "description": CANARY, "input_schema": {"title": CANARY}}],
+    "stop_sequences": [CANARY],
+    "metadata": {"user_id": CANARY},
+}
 BODIES = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": COMPLETION,
@@ -63,6 +76,8 @@ BODIES = {
     "/rerank": {"model": EMBEDDING_MODEL, "query": CANARY, "documents": [CANARY, {"text": CANARY}], "user": CANARY},
     "/score": {"model": EMBEDDING_MODEL, "text_1": CANARY, "text_2": [CANARY], "instruction": CANARY},
     "/v1/moderations": {"input": [CANARY, CANARY * 1000]},
+    "/v1/messages": MESSAGE,
+    "/v1/messages/count_tokens": {name: MESSAGE[name] for name in ("model", "system", "messages", "tools")},
 }
 
 
