@@ -17,7 +17,6 @@ from starlette.routing import Route, WebSocketRoute
 from deployments.operations import ENGINE_OPERATIONS, MODEL_OPERATIONS
 from serve_app.console import routes as console
 from serve_app.console.rendering import address_of
-from serve_app.console.visit import error_page
 from serve_app.errors.api import ClientGone, MethodNotAllowed, UnknownUrl
 from serve_app.http.body_limits import BodyLimitMiddleware
 from serve_app.http.middleware import RequestMiddleware
@@ -245,8 +244,6 @@ async def _answer_unrouted(request: Request, error: Exception) -> Response:
     """Answer OPTIONS with what a path allows; refuse every other request that no route takes."""
     path = request.scope["path"]
     pages = [] if request.app.state.services.console is None else console.ROUTES
-    if pages and path.startswith("/console/") and request.method == "GET":
-        return error_page(request, UnknownUrl(request.method, path))
     allowed = {method for route in (*ROUTES, *pages) if route.path_regex.match(path) for method in route.methods or ()}
     if not allowed:
         raise UnknownUrl(request.method, path)

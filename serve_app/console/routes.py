@@ -5,7 +5,7 @@ from starlette.routing import Route
 from deployments.operations import Operation
 from serve_app.console.pages import batches, files, keys, models, operator, responses, sign_in, usage
 from serve_app.console.rendering import ASSETS_PATH, show_asset
-from serve_app.console.visit import page
+from serve_app.console.visit import no_such_page, page
 
 _BATCH = "/console/batches/{batch_id}"
 _FILE = "/console/files/{file_id}"
@@ -82,6 +82,7 @@ ROUTES = [
             ("cancel", batches.cancel_any_batch),
         )
     ),
+    Route("/console/{path:path}", page(no_such_page)),
 ]
 
 COUNTED_AS = {

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
@@ -14,8 +14,8 @@ from deployments.operations import Operation
 from deployments.state.audit_log import Actor
 from deployments.state.identity.principal import Principal
 from serve_app.console.rendering import THEMES, render
-from serve_app.console.session import CSRF_HEADER, Session, check_origin, check_token, find_session
-from serve_app.errors.api import ApiError, BadRequest, PermissionDenied
+from serve_app.console.session import CSRF_HEADER, Session, check_origin, check_token, find_session, is_over_tls
+from serve_app.errors.api import ApiError, BadRequest, PermissionDenied, UnknownUrl
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.endpoint import PRINCIPAL, services_of, trace_of
 from serve_app.services import Services
@@ -68,6 +68,12 @@ class Visit:
     def services(self) -> Services:
         """The same services that the API's routes use."""
         return services_of(self.request)
+
+    @property
+    def api_url(self) -> str:
+        """The address of the API as this browser reaches the service, for clients' base URL."""
+        scheme = "https" if is_over_tls(self.request) else "http"
+        return f"{scheme}://{self.request.url.netloc}/v1"
 
     @property
     def is_fragment(self) -> bool:
@@ -130,7 +136,7 @@ def page(
         try:
             session = await find_session(request)
             if session is None:
-                return _to_sign_in(request, is_for_scripts=is_for_scripts)
+                return _to_sign_in(request, is_for_scripts=is_for_scripts or _wants_json(request))
             services_of(request).count_call(session.principal)
             if is_for_operators and not session.principal.is_admin:
                 raise PermissionDenied("This page is for operators. Sign in with an admin API key.")
@@ -143,11 +149,20 @@ def page(
         except ClientDisconnect:
             raise
         except Exception as error:
-            if is_for_scripts:
+            if is_for_scripts or _wants_json(request):
                 raise
             return error_page(request, error, session)
 
     return endpoint
+
+
+async def no_such_page(visit: Visit) -> Response:
+    """Refuse a path that no other page has.
+
+    Raises:
+        UnknownUrl: always.
+    """
+    raise UnknownUrl(visit.request.method, visit.request.url.path)
 
 
 def errors_as_pages(show: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -209,21 +224,38 @@ def redirect(place: str) -> Response:
 
 
 def error_page(request: Request, error: Exception, session: Session | None = None) -> Response:
-    """Return the page for an error."""
+    """Return the page for an error, with the navigation if there is a session."""
     trace = trace_of(request)
     refusal: ApiError = api_error_for(error, trace.request_id)
     trace.code = refusal.code
-    response = render_page(
-        request,
-        "error.html",
-        refusal.status,
-        session=session,
-        message=refusal.message,
-        status=refusal.status,
-        request_id=trace.request_id,
-    )
+    shown = {"refusal": refusal, "request_id": trace.request_id}
+    if session is None:
+        response = render_page(request, "error.html", refusal.status, **shown)
+    else:
+        visit = Visit(request, session)
+        response = visit.page("error_in_frame.html", refusal.status, back=_page_before(request), **shown)
     response.headers.update(refusal.headers)
     return response
+
+
+def _page_before(request: Request) -> str:
+    """Return the path of the page from which the browser came here, that of the overview if it was none of these."""
+    try:
+        place = safe_place(urlsplit(request.headers.get("referer", "")).path)
+    except ValueError:
+        place = ""
+    return place if place not in ("", SIGN_IN, request.url.path) else "/console"
+
+
+def safe_place(place: str) -> str:
+    """Return a path of the console, "" for any other place."""
+    is_safe = place.startswith("/console/") and place.isascii() and place.isprintable() and len(place) <= 256
+    return place if is_safe and not {"\\", "?", "#"} & set(place) else ""
+
+
+def _wants_json(request: Request) -> bool:
+    """Return whether a script of a page asks, such as that of uploads."""
+    return request.headers.get("accept") == "application/json"
 
 
 def render_page(

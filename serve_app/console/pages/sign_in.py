@@ -19,7 +19,7 @@ from serve_app.console.session import (
     sign_in,
     visitor_of,
 )
-from serve_app.console.visit import THEME_COOKIE, Visit, errors_as_pages, redirect, render_page
+from serve_app.console.visit import THEME_COOKIE, Visit, errors_as_pages, redirect, render_page, safe_place
 from serve_app.errors.api import BadRequest, WrongRegion
 from serve_app.routes.endpoint import services_of
 
@@ -35,7 +35,7 @@ async def show_sign_in(request: Request) -> Response:
     link = request.query_params.get("link", "")[:_MAX_LINK_CHARS]
     if not link and await _has_session(request):
         return redirect("/console")
-    return _form(request, link=link, next=_safe_place(request.query_params.get("next", "")))
+    return _form(request, link=link, next=safe_place(request.query_params.get("next", "")))
 
 
 @errors_as_pages
@@ -43,7 +43,7 @@ async def sign_in_with_key(request: Request) -> Response:
     """Exchange an API key for a session."""
     check_origin(request)
     fields = await _fields(request)
-    place = _safe_place(fields.get("next", ""))
+    place = safe_place(fields.get("next", ""))
     session = await sign_in(request, fields.get("key", "").strip())
     if session is None:
         return _form(request, 401, message=_REFUSED, next=place)
@@ -80,7 +80,7 @@ async def sign_out(visit: Visit) -> Response:
 async def choose_theme(visit: Visit) -> Response:
     """Save the choice between light and dark."""
     theme = visit.fields.get("theme", "")
-    response = redirect(_safe_place(visit.fields.get("place", "")) or "/console")
+    response = redirect(safe_place(visit.fields.get("place", "")) or "/console")
     if theme in THEMES:
         secure = is_over_tls(visit.request)
         response.set_cookie(
@@ -105,9 +105,3 @@ async def _fields(request: Request) -> dict[str, str]:
         return dict(parse_qsl((await request.body()).decode(), max_num_fields=8))
     except ValueError:
         raise BadRequest("The form could not be read.") from None
-
-
-def _safe_place(place: str) -> str:
-    """Return a path of the console, "" for any other place."""
-    is_safe = place.startswith("/console/") and place.isascii() and place.isprintable() and len(place) <= 256
-    return place if is_safe and not {"\\", "?", "#"} & set(place) else ""

@@ -1,20 +1,93 @@
 "use strict";
 
-/* Frame: the menu of small screens, copying, the switch of the theme */
+/* Copying. Without TLS, browsers offer no clipboard; then the text is selected and copied as a person would. */
+async function copyText(text, button) {
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(text);
+  } else {
+    const box = document.createElement("textarea");
+    box.value = text;
+    box.className = "unseen";
+    button.after(box);  // Within an open dialog nothing else can be selected.
+    box.select();
+    document.execCommand("copy");
+    box.remove();
+    button.focus();
+  }
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = "Copy"; }, 1500);
+}
+
 document.addEventListener("click", (event) => {
-  const toggle = event.target.closest("[data-toggle]");
-  if (toggle) {
-    const open = document.getElementById(toggle.dataset.toggle).classList.toggle("open");
-    toggle.setAttribute("aria-expanded", String(open));
+  const button = event.target.closest("button");
+  if (!button) return;
+  if (button.dataset.toggle) {
+    const open = document.getElementById(button.dataset.toggle).classList.toggle("open");
+    button.setAttribute("aria-expanded", String(open));
   }
-  const copy = event.target.closest("[data-copy]");
-  if (copy) {
-    const text = document.getElementById(copy.dataset.copy).textContent;
-    navigator.clipboard.writeText(text).then(() => {
-      copy.textContent = "Copied";
-      setTimeout(() => { copy.textContent = "Copy"; }, 1500);
-    });
+  if (button.dataset.opens) document.getElementById(button.dataset.opens).showModal();
+  if ("closes" in button.dataset) button.closest("dialog").close();
+  if (button.dataset.copy) copyText(document.getElementById(button.dataset.copy).textContent, button);
+  if ("copyShown" in button.dataset) copyText(button.closest(".snippets").querySelector("pre:not([hidden])").textContent, button);
+  if (button.role === "tab") chooseTab(button);
+});
+
+/* Tabs: the arrow keys move between them, and the language that was chosen last is kept for all pages. */
+function chooseTab(tab) {
+  for (const one of tab.parentElement.querySelectorAll("[role=tab]")) {
+    one.setAttribute("aria-selected", String(one === tab));
+    one.tabIndex = one === tab ? 0 : -1;
+    document.getElementById(one.getAttribute("aria-controls")).hidden = one !== tab;
   }
+  localStorage.setItem("language", tab.textContent);
+}
+document.addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!step || event.target.role !== "tab") return;
+  const tabs = [...event.target.parentElement.querySelectorAll("[role=tab]")];
+  const next = tabs[(tabs.indexOf(event.target) + step + tabs.length) % tabs.length];
+  chooseTab(next);
+  next.focus();
+});
+
+/* Uploads: the form's place in the address bar stays, and an error is shown beside the file that was chosen. */
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!("upload" in form.dataset)) return;
+  event.preventDefault();
+  const [button, bar, note] = ["button.main", "progress", ".note"].map((one) => form.querySelector(one));
+  const end = (message) => {
+    button.disabled = false;
+    bar.hidden = true;
+    note.textContent = message;
+    note.hidden = !message;
+  };
+  const sending = new XMLHttpRequest();
+  sending.open("POST", form.action);
+  sending.setRequestHeader("accept", "application/json");
+  sending.setRequestHeader("x-csrf-token", csrfToken());
+  sending.upload.onprogress = ({ loaded, total }) => { bar.value = loaded / total; };
+  sending.onerror = () => end("The connection ended before the file was stored. Please try again.");
+  sending.onload = () => {
+    if (sending.status < 300) location.assign(sending.responseURL);
+    else if (sending.status === 401) location.assign("/console/sign-in");
+    else end(messageOf(sending.responseText));
+  };
+  sending.send(new FormData(form));
+  button.disabled = true;
+  bar.hidden = false;
+  note.hidden = true;
+});
+function csrfToken() {
+  return JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRF-Token"];
+}
+function messageOf(answer) {
+  try { return JSON.parse(answer).error.message; } catch { return "The service did not answer as expected. Please try again."; }
+}
+
+/* What the browser keeps of the playground ends with the session. */
+document.addEventListener("submit", (event) => {
+  if (event.target.action.endsWith("/console/sign-out")) sessionStorage.clear();
 });
 
 const themeSwitch = document.querySelector("[data-theme-switch]");
@@ -23,10 +96,10 @@ if (themeSwitch && !document.documentElement.dataset.theme && matchMedia("(prefe
   themeSwitch.textContent = "Light";
 }
 
-/* What is open or has the focus is not replaced by news of the same. */
+/* Live parts: what is open or has the focus is not replaced, and a hidden page asks for nothing. */
 document.addEventListener("htmx:beforeSwap", (event) => {
   const target = event.detail.target;
-  if (target.querySelector("details[open]") || (document.activeElement !== target && target.contains(document.activeElement))) {
+  if (target.querySelector("details[open], dialog[open]") || (document.activeElement !== target && target.contains(document.activeElement))) {
     event.detail.shouldSwap = false;
   }
 });
@@ -34,23 +107,18 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   if (document.hidden) event.preventDefault();
 });
 
-/* Charts: <div class="chart" data-chart='{"times": [...], "series": [{"label", "values"}]}'> */
-function color(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/* After each load: cells name their column, for the cards of small screens; the kept language is chosen. */
+function prepare() {
+  for (const table of document.querySelectorAll(".table > table")) {
+    const titles = [...table.querySelectorAll("thead th")].map((one) => one.textContent.trim());
+    for (const row of table.tBodies[0].rows) {
+      [...row.cells].forEach((cell, i) => { cell.dataset.label ??= titles[i]; });
+    }
+  }
+  const kept = localStorage.getItem("language");
+  for (const tab of document.querySelectorAll("[role=tab][aria-selected=false]")) {
+    if (tab.textContent === kept) chooseTab(tab);
+  }
 }
-function draw(element) {
-  const about = JSON.parse(element.dataset.chart);
-  const colors = [color("--accent"), color("--warn"), color("--bad")];
-  const axis = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: "11px system-ui" };
-  const options = {
-    width: element.clientWidth, height: 170, cursor: { drag: { x: false, y: false } }, legend: { live: true },
-    axes: [{ ...axis }, { ...axis, size: 56, values: (u, splits) => splits.map((v) => v.toLocaleString()) }],
-    scales: { y: { range: (u, low, high) => [0, Math.max(high * 1.08, about.least || 1)] } },
-    series: [{}, ...about.series.map((one, i) => ({ label: one.label, stroke: colors[i], width: 1.5, fill: i ? undefined : colors[0] + "18", points: { show: about.times.length < 3 } }))],
-  };
-  const chart = new uPlot(options, [about.times, ...about.series.map((one) => one.values)], element);
-  new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height: 170 })).observe(element);
-}
-window.addEventListener("load", () => {
-  if (window.uPlot) document.querySelectorAll("[data-chart]").forEach(draw);
-});
+document.addEventListener("htmx:afterSettle", prepare);
+prepare();

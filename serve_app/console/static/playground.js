@@ -7,7 +7,6 @@ if (play) {
   const talk = at("talk");
   let said = [];
   let running = null;
-  let language = "curl";
 
   const tools = () => {
     const text = at("tools").value.trim();
@@ -57,7 +56,7 @@ if (play) {
   };
   const showCode = () => {
     const path = at("kind").value === "chat" ? "chat/completions" : "responses";
-    at("code").textContent = samples[language](shown(), path, play.dataset.base);
+    Object.values(samples).forEach((write, i) => { at(`code-${i + 1}`).textContent = write(shown(), path, play.dataset.base); });
   };
 
   const add = (who, text) => {
@@ -155,12 +154,6 @@ if (play) {
   });
   at("stop").addEventListener("click", () => running?.abort());
   at("clear").addEventListener("click", () => { said = []; talk.replaceChildren(); at("state").textContent = ""; showCode(); });
-  document.querySelectorAll("[data-code]").forEach((tab) => tab.addEventListener("click", () => {
-    language = tab.dataset.code;
-    document.querySelectorAll("[data-code]").forEach((one) => one.setAttribute("aria-selected", String(one === tab)));
-    at("code").setAttribute("aria-labelledby", tab.id);
-    showCode();
-  }));
   at("tools").addEventListener("input", checkTools);
   play.addEventListener("input", showCode);
   showCode();

@@ -107,7 +107,7 @@ async def test_an_account_holder_uses_every_page(world, site, secrets, tmp_path)
         assert await page.locator(".turn.assistant").count() == 2
         for tab, words in (("Python", "client.responses.create"), ("Node", "new OpenAI"), ("curl", "curl -N")):
             await page.get_by_role("tab", name=tab).click()
-            assert words in await page.locator("#code").text_content()
+            assert words in await page.locator("[role=tabpanel]:visible").text_content()
         await browsing.look("playground")
         await browsing.open("/console/responses")
         await page.get_by_role("link", name="resp_").first.click()

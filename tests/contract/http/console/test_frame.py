@@ -1,0 +1,65 @@
+"""What all pages share: errors within the navigation, uploads by script, programs to paste."""
+
+import ast
+import json
+
+import pytest
+
+from serve_app.console.snippets import environment, programs
+from tests.contract.http.console.conftest import FORM, SITE
+
+
+async def test_an_error_keeps_the_navigation_and_leads_back(visit, secrets):
+    browser = visit()
+    await browser.sign_in(secrets["acct_one"])
+    came_from = {"referer": f"{SITE}/console/files?after=file-x"}
+    page = await browser.read("/console/files?after=file-none", 404, headers={"referer": f"{SITE}/console/batches"})
+    assert "no such file" in page
+    assert 'href="/console/keys"' in page
+    assert '<a class="button" href="/console/batches">Go back</a>' in page
+    assert 'href="/console/files">Go back' in await browser.read("/console/nowhere", 404, headers=came_from)
+
+
+@pytest.mark.parametrize("referer", ["", "http://[", "https://evil.test/else", f"{SITE}/console/sign-in"])
+async def test_an_error_leads_to_the_overview_from_elsewhere(visit, secrets, referer):
+    browser = visit()
+    await browser.sign_in(secrets["acct_one"])
+    assert 'class="button" href="/console">' in await browser.read(
+        "/console/nowhere", 404, headers={"referer": referer}
+    )
+
+
+async def test_an_upload_by_script_gets_its_error_as_json(visit, secrets):
+    browser = visit()
+    await browser.sign_in(secrets["acct_one"])
+    headers = {**FORM, "accept": "application/json", "x-csrf-token": browser.csrf}
+    files = {"file": ("a.txt", b"a")}
+    refused = await browser.http.post("/console/upload/file", data={"purpose": "?"}, files=files, headers=headers)
+    assert refused.status_code == 400
+    assert "Supported values" in refused.json()["error"]["message"]
+    stored = await browser.http.post(
+        "/console/upload/file", data={"purpose": "user_data"}, files=files, headers=headers
+    )
+    assert stored.headers["location"] == "/console/files?done=stored"
+    assert (await visit().http.post("/console/upload/file", files=files, headers=headers)).status_code == 401
+
+
+@pytest.mark.parametrize(("operation", "fields"), [("chat", {"messages"}), ("embeddings", {"input"})])
+def test_programs_send_the_same_in_every_language(operation, fields):
+    model = 'it\'s "m"'
+    found = dict(programs(model, {operation}))
+    assert list(found) == ["curl", "Python", "Node"]
+    sent = json.loads(found["curl"].partition("-d '")[2].removesuffix("'").replace("'\\''", "'"))
+    assert set(sent) == {"model", *fields}
+    call = next(one for one in ast.walk(ast.parse(found["Python"])) if isinstance(one, ast.Call) and one.keywords)
+    assert {one.arg: ast.literal_eval(one.value) for one in call.keywords} == sent
+    assert all(f"  {name}: {json.dumps(value)},\n" in found["Node"] for name, value in sent.items())
+
+
+def test_programs_need_an_operation_that_they_can_show():
+    assert [language for language, _ in programs("m", {"rerank", "score"})] == ["curl"]
+    assert programs("m", {"tokenize"}) == []
+
+
+def test_the_environment_names_the_address_and_the_key():
+    assert environment("http://m/v1", "sk-1") == "export OPENAI_BASE_URL=http://m/v1\nexport OPENAI_API_KEY=sk-1"
