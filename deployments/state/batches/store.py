@@ -6,10 +6,10 @@ Every change is a step of `ledger` in one transaction. Metadata of clients is se
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import orjson
-from sqlalchemy import Select, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, and_, func, insert, not_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.audit_log import SERVICE, Actor, append_entry
@@ -18,11 +18,14 @@ from deployments.state.batches.ledger import BatchState
 from deployments.state.batches.rows import Batch, NewBatch, state_of, values_of
 from deployments.state.database.connection import Database
 from deployments.state.database.queries import Page, columns_for, fetch_page, one_row
-from deployments.state.database.tables.content import ENDED, batches, files
+from deployments.state.database.tables.content import ENDED, Status, batches, files
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.identity.principal import principal_of, principal_to_row
 
+StatusFilter = Status | Literal["paused"]
 _METADATA = b"batch metadata"
+_WITH_LINES: tuple[Status, ...] = ("validating", "in_progress")
+"""Only these are paused, as `ledger` defines it."""
 
 
 class BatchNotFound(LookupError):
@@ -85,28 +88,31 @@ class BatchStore:
         await self.database.repeat(add)
         return await self.find(account, batch_id)
 
-    async def find(self, account: str, batch_id: str) -> Batch:
-        """Return one batch of an account.
+    async def find(self, account: str | None, batch_id: str) -> Batch:
+        """Return one batch of an account, or of any.
 
         Raises:
             BatchNotFound: the account has no batch with this id.
         """
-        query = select(batches).where(batches.c.batch_id == batch_id, batches.c.account == account)
+        query = _of(account).where(batches.c.batch_id == batch_id)
         async with self.database.read() as connection:
             return await self.to_batch(await find_row(connection, query, batch_id))
 
-    async def list_batches(self, account: str | None, limit: int, after: str | None = None) -> tuple[list[Batch], bool]:
+    async def list_batches(
+        self, account: str | None, limit: int, after: str | None = None, status: StatusFilter | None = None
+    ) -> tuple[list[Batch], bool]:
         """Return a page of an account's batches, or of all, newest first, and whether there are more.
 
+        They have the `status` if one is given; a batch that is paused has that status alone.
+
         Raises:
-            BatchNotFound: `after` is none of these batches.
+            BatchNotFound: `after` is none of the batches, whatever their status.
         """
-        query = select(batches)
-        if account is not None:
-            query = query.where(batches.c.account == account)
         page = Page(limit, after=after)
         async with self.database.read() as connection:
-            rows, has_more = await fetch_page(connection, query, batches.c.batch_id, page, BatchNotFound)
+            rows, has_more = await fetch_page(
+                connection, _of(account), batches.c.batch_id, page, BatchNotFound, *_with_status(status)
+            )
         return [await self.to_batch(row) for row in rows], has_more
 
     async def cancel(self, account: str, batch_id: str) -> Batch:
@@ -148,9 +154,7 @@ class BatchStore:
         account: str | None = None,
     ) -> Batch:
         """Take a step of a batch, with an `event` in the audit log if it is given; return the batch."""
-        query = select(batches).where(batches.c.batch_id == batch_id)
-        if account is not None:
-            query = query.where(batches.c.account == account)
+        query = _of(account).where(batches.c.batch_id == batch_id)
         async with self.database.write() as connection:
             row = await find_row(connection, query.with_for_update(), batch_id)
             before = state_of(row)
@@ -176,6 +180,19 @@ class BatchStore:
         query = select(func.count()).where(batches.c.account == account, batches.c.status.not_in(ENDED))
         if (await connection.scalar(query) or 0) >= self._max_unfinished:
             raise TooManyBatches(self._max_unfinished)
+
+
+def _of(account: str | None) -> Select[Any]:
+    """Return the query for the batches of an account, or of all."""
+    query = select(batches)
+    return query if account is None else query.where(batches.c.account == account)
+
+
+def _with_status(status: StatusFilter | None) -> tuple[ColumnElement[bool], ...]:
+    is_paused = and_(batches.c.paused_at.is_not(None), batches.c.status.in_(_WITH_LINES))
+    if status is None:
+        return ()
+    return (is_paused,) if status == "paused" else (batches.c.status == status, not_(is_paused))
 
 
 async def find_row(connection: AsyncConnection, query: Select[Any], batch_id: str = "") -> dict[str, Any]:

@@ -10,15 +10,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, case, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.audit_log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.postgres import NoPrimary
-from deployments.state.database.queries import one_row
+from deployments.state.database.queries import clean_id, one_row
 from deployments.state.database.tables.service import api_keys, regions, revisions
-from deployments.state.identity.keys import PREFIX, ApiKey, KeyChange, NewKey, StoredKey, create_secret, digest_of
+from deployments.state.identity.keys import (
+    PREFIX,
+    Account,
+    ApiKey,
+    KeyChange,
+    NewKey,
+    StoredKey,
+    create_secret,
+    digest_of,
+)
 from deployments.state.identity.tiers import Tiers
 
 MAX_OVERLAP_S = 30 * 86_400.0
@@ -93,6 +102,23 @@ class KeyStore:
             query = query.where(api_keys.c.revoked_at.is_(None))
         rows = (await self._database.fetch(query)).mappings().all()
         return [ApiKey.from_row(dict(row), self._tiers) for row in rows]
+
+    async def list_accounts(self, limit: int, *, named: str = "", after: str = "") -> tuple[list[Account], bool]:
+        """Return at most `limit` accounts by name, and whether there are more.
+
+        They have `named` in their name, in upper or lower case, and come after the account `after`.
+        """
+        keys = api_keys.c
+        num_keys = func.count(case((keys.revoked_at.is_(None), 1)))
+        query = (
+            select(keys.account, num_keys, func.count() - num_keys, func.min(keys.created_at))
+            .where(keys.account > clean_id(after), keys.account.icontains(clean_id(named), autoescape=True))
+            .group_by(keys.account)
+            .order_by(keys.account)
+            .limit(limit + 1)
+        )
+        rows = (await self._database.fetch(query)).all()
+        return [Account(*row) for row in rows[:limit]], len(rows) > limit
 
     async def show(self, key_id: str) -> ApiKey:
         """Return one key, revoked or not.

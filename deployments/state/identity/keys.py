@@ -126,6 +126,16 @@ class ApiKey:
         return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account as its keys show it: how many it has and how many were revoked, and since when (Unix seconds)."""
+
+    name: str
+    num_keys: int
+    num_revoked: int
+    created_at: float
+
+
 @dataclass(frozen=True)
 class StoredKey:
     """A key for the gatekeeper: its principal, its digests, and how long the previous one is accepted."""

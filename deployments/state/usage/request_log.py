@@ -2,19 +2,20 @@
 
 import base64
 import binascii
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, RowMapping, func, select
+from sqlalchemy import ColumnElement, RowMapping, func, literal, select, union_all
 
 from deployments.state.database.connection import Database
-from deployments.state.database.queries import clean_id, rows_after
+from deployments.state.database.queries import clean_id, id_groups, rows_after
 from deployments.state.database.tables.usage import request_log
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.rollups import BATCH_PREFIX, TOO_MANY_REQUESTS
 
 MAX_PAGE = 1_000
+NUM_SEARCHED = 20_000
 COLUMNS = [column.name for column in request_log.c if column.name not in ("record_id", "operation")]
 """The columns that are fields of a record; the operation is known from the route."""
 
@@ -47,6 +48,17 @@ class RequestPage:
 
     records: list[RequestRecord] = field(default_factory=list)
     next_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """The failed requests of one code, status and model; `last_at` is in Unix seconds."""
+
+    code: str | None
+    status: int
+    model: str | None
+    num_requests: int
+    last_at: float
 
 
 class RequestLogReader:
@@ -82,6 +94,35 @@ class RequestLogReader:
         if account is not None:
             query = query.where(log.account == account)
         return {row[0]: row[1] for row in await self._database.fetch(query)}
+
+    async def last_used(self, by: Literal["account", "key_id"], ids: Sequence[str]) -> dict[str, float]:
+        """Return when each account or key was last used, in Unix seconds; those without a request are left out."""
+        log = request_log.c
+        found: dict[str, float] = {}
+        for group in id_groups(ids):
+            # The newest of each is one look into an index; a GROUP BY would read all its requests.
+            newest = [
+                select(literal(one), select(func.max(log.at)).where(log[by] == one).scalar_subquery()) for one in group
+            ]
+            found |= {row[0]: row[1] for row in await self._database.fetch(union_all(*newest)) if row[1] is not None}
+        return found
+
+    async def failures(self, since: float, limit: int) -> list[Failures]:
+        """Return the requests that have failed since then by code, status and model, at most `limit`, most first.
+
+        Only the newest NUM_SEARCHED requests are searched, so that it takes a few milliseconds at any load.
+        """
+        log = request_log.c
+        newest = select(log.code, log.status, log.model, log.at).where(log.at >= since)
+        one = newest.order_by(log.at.desc()).limit(NUM_SEARCHED).subquery().c
+        query = (
+            select(one.code, one.status, one.model, func.count(), func.max(one.at))
+            .where(one.status >= 400)
+            .group_by(one.code, one.status, one.model)
+            .order_by(func.count().desc(), one.status, one.code, one.model)
+            .limit(limit)
+        )
+        return [Failures(*row) for row in await self._database.fetch(query)]
 
     async def every(self, where: RequestFilter) -> AsyncIterator[list[RequestRecord]]:
         """Yield all requests, newest first, in pages of MAX_PAGE."""

@@ -13,7 +13,7 @@ from deployments.state.audit_log import Actor, AuditFilter, AuditLog
 from deployments.state.batches import store as batches_module
 from deployments.state.batches.ledger import BatchState, Fenced, Outcome, Tokens
 from deployments.state.batches.rows import Batch, Entry, NewBatch, Segment
-from deployments.state.batches.store import BatchNotFound, BatchStore, TooManyBatches
+from deployments.state.batches.store import BatchNotFound, BatchStore, StatusFilter, TooManyBatches
 from deployments.state.batches.work import BatchWork, TooManyTokens
 from deployments.state.database.connection import Database, connect
 from deployments.state.database.tables.content import batch_segments, batches
@@ -339,3 +339,25 @@ async def test_fifty_thousand_lines_fit_into_a_row(desks: list[Desk]) -> None:
     state = await desk.work.look(batch.batch_id)
     assert state.is_complete
     assert len(await desk.work.segments(batch.batch_id)) == 10
+
+
+async def test_batches_are_listed_by_status_and_a_paused_one_has_that_alone(desks: list[Desk]) -> None:
+    store, operator = desks[0].store, Actor("api_key", "key_ops")
+    paused, waiting, cancelled = [(await desks[0].create(account)).batch_id for account in ("acct", "other", "acct")]
+    await store.pause(paused, operator)
+    await store.pause(cancelled, operator)
+    await store.cancel_any(cancelled, operator)
+
+    async def found(account: str | None, status: StatusFilter | None, after: str | None = None) -> list[str]:
+        return [one.batch_id for one in (await store.list_batches(account, 10, after, status))[0]]
+
+    assert await found(None, "paused") == [paused]
+    assert await found(None, "validating") == [waiting]
+    assert await found(None, "cancelling") == [cancelled]
+    assert await found("acct", "validating") == []
+    assert set(await found(None, None)) == {paused, waiting, cancelled}
+    # A page goes on after a batch whose status has changed since.
+    assert await found(None, "completed", after=paused) == []
+    assert (await store.find(None, waiting)).account == "other"
+    with pytest.raises(BatchNotFound):
+        await store.find(None, "batch_none")

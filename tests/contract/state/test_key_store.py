@@ -223,3 +223,22 @@ async def test_an_unknown_tier_is_refused_with_those_that_there_are(store: KeySt
     with pytest.raises(KeyRefused, match="no tier 'gold'"):
         await store.limit(key.key_id, KeyChange(tier="gold"))
     assert (await store.show(key.key_id)).tier == "free"
+
+
+async def test_accounts_are_listed_by_name_with_their_keys_in_pages(store: KeyStore, clock: TestClock) -> None:
+    began = clock()
+    first, _ = await store.create(NewKey(account="beta_1"))
+    clock.advance(5)
+    await store.create(NewKey(account="beta_1"))
+    await store.create(NewKey(account="alpha"))
+    await store.create(NewKey(account="betaX1"))
+    await store.revoke(first.key_id)
+    named = {one.name: one for one in (await store.list_accounts(10))[0]}
+    assert (named["beta_1"].num_keys, named["beta_1"].num_revoked, named["beta_1"].created_at) == (1, 1, began)
+    assert named["alpha"].num_revoked == 0
+    page, has_more = await store.list_accounts(2)
+    rest, is_more = await store.list_accounts(2, after=page[-1].name)
+    assert (len(page), has_more, len(rest), is_more) == (2, True, 1, False)
+    assert {one.name for one in (*page, *rest)} == {"alpha", "betaX1", "beta_1"}
+    assert [one.name for one in (await store.list_accounts(10, named="A_1"))[0]] == ["beta_1"]
+    assert await store.list_accounts(10, named="\0%") == ([], False)

@@ -9,6 +9,7 @@ from deployments.state.audit_log import Actor, AuditFilter, AuditLog, UnknownEnt
 from deployments.state.database.connection import Database
 from deployments.state.identity.key_store import KeyRefused, KeyStore
 from deployments.state.identity.keys import KeyChange, NewKey
+from deployments.state.usage import request_log
 from deployments.state.usage.reading import UsageFilter, UsageReader
 from deployments.state.usage.request_log import RequestFilter, RequestLogReader, UnknownCursor
 from deployments.state.usage.store import UsageStore
@@ -166,3 +167,41 @@ async def test_changes_of_keys_are_in_the_audit_log_with_who_made_them(database:
     assert await log.page(AuditFilter(until=before - 1), 9) == ([], False)
     with pytest.raises(UnknownEntry):
         await log.page(AuditFilter(), 9, after="audit_log-none")
+
+
+async def test_the_last_use_of_accounts_and_keys_is_that_of_their_newest_request(database: Database) -> None:
+    await UsageStore(database).add(
+        [record(1), record(2, at=NOON + 5), record(3, at=NOON + 3, key_id="key_2"), record(4, account="other")]
+    )
+    log = RequestLogReader(database)
+    assert await log.last_used("account", ["acme", "none", "a'b"]) == {"acme": NOON + 5}
+    assert await log.last_used("key_id", ["key_1", "key_2"]) == {"key_1": NOON + 5, "key_2": NOON + 3}
+    assert await log.last_used("key_id", []) == {}
+    many = await log.last_used("key_id", [f"key_{number}" for number in range(1_000)])
+    assert set(many) == {"key_1", "key_2"}
+
+
+async def test_failures_are_counted_by_code_status_and_model_the_most_first(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = {"status": 503, "code": "overloaded"}
+    await UsageStore(database).add(
+        [
+            record(1),
+            record(2, **failed),
+            record(3, at=NOON + 9, **failed),
+            record(4, model="acme/large", **failed),
+            record(5, status=404, code=None, model=None),
+            record(6, at=NOON - 1, status=500, code="engine_died"),
+        ]
+    )
+    found = await RequestLogReader(database).failures(NOON, 10)
+    assert [(one.code, one.status, one.model, one.num_requests) for one in found] == [
+        ("overloaded", 503, "acme/small", 2),
+        (None, 404, None, 1),
+        ("overloaded", 503, "acme/large", 1),
+    ]
+    assert found[0].last_at == NOON + 9
+    assert len(await RequestLogReader(database).failures(NOON, 1)) == 1
+    monkeypatch.setattr(request_log, "NUM_SEARCHED", 1)
+    assert [one.last_at for one in await RequestLogReader(database).failures(NOON, 10)] == [NOON + 9]
