@@ -41,6 +41,7 @@ class ModelConfig(Section):
         engine: "vllm", or your own engine as "package.module:function", a coroutine function from this configuration
             to a `deployments.replica.server.RunningEngine`.
         aliases: other names that clients may use.
+        description: what the model is for, in a sentence or two; the console's page of models shows it.
         task: `generate` for text, `embed` for vectors, `score` for a cross-encoder, which scores pairs of texts.
         operations: the operations that the model offers; by default all that its task allows.
         owned_by: `owned_by` of the model object; by default the provider.
@@ -78,6 +79,7 @@ class ModelConfig(Section):
     source: str = Field(min_length=1)
     engine: str = Field(default=VLLM, pattern=rf"^({VLLM}|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*)$")
     aliases: tuple[str, ...] = ()
+    description: str = Field(default="", max_length=500)
     task: Task = "generate"
     operations: tuple[_Offered, ...] | None = None
     owned_by: str | None = None
@@ -169,6 +171,8 @@ class ModelConfig(Section):
             has_images=self.has_images,
             reads_pairs=self.task == "score",
             dimensions=self.dimensions,
+            aliases=self.aliases,
+            description=self.description,
             adapters=tuple(
                 Adapter(name, None if adapter.accounts is None else frozenset(adapter.accounts))
                 for name, adapter in self.adapters.items()

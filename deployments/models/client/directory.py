@@ -14,7 +14,12 @@ class AdapterEngine:
     def __init__(self, base: Engine, adapter: Adapter) -> None:
         card = base.card
         self.card = replace(
-            card, id=adapter_id(card.id, adapter.name), base=card.id, accounts=adapter.accounts, adapters=()
+            card,
+            id=adapter_id(card.id, adapter.name),
+            base=card.id,
+            accounts=adapter.accounts,
+            adapters=(),
+            aliases=tuple(adapter_id(alias, adapter.name) for alias in card.aliases),
         )
         self._base = base
         self._name = adapter.name

@@ -29,6 +29,7 @@ class ModelCard:
     `operations` include responses, though engines only know chats. `max_model_len` is its context size in tokens.
     `created` is in Unix seconds. `reads_pairs` marks a cross-encoder: it reads the two texts of a pair together. `base`
     is the model of an adapter. Only `accounts` see it, or all if None. `adapters` are a model's own.
+    `description` is the operator's, empty without one.
     """
 
     id: str
@@ -44,6 +45,8 @@ class ModelCard:
     accounts: frozenset[str] | None = None
     adapters: tuple[Adapter, ...] = ()
     dimensions: tuple[int, ...] | None = None  # Matryoshka sizes that embeddings may be cut to.
+    aliases: tuple[str, ...] = ()
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)

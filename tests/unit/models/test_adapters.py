@@ -40,13 +40,15 @@ def engine_of(told: ModelConfig) -> ScriptedEngine:
 
 
 def test_adapters_are_listed_behind_their_model_and_found_by_its_id_and_aliases():
-    base = engine_of(model({"one": {"source": "x/y", "accounts": ["acme"]}, "two": {"source": "x/z"}}))
-    directory = ConfiguredDirectory([(base, iter(["chat"]))])
+    told = model({"one": {"source": "x/y", "accounts": ["acme"]}, "two": {"source": "x/z"}}, aliases=["chat"])
+    base = engine_of(told)
+    directory = ConfiguredDirectory([(base, iter(told.aliases))])
     assert [card.id for card in directory.cards()] == ["demo/chat", "demo/chat:one", "demo/chat:two"]
     one = directory.find("demo/chat:one")
     assert one is directory.find("chat:one")
     assert (one.card.base, one.card.accounts, one.card.adapters) == ("demo/chat", frozenset({"acme"}), ())
     assert one.card.operations == base.card.operations
+    assert [card.aliases for card in directory.cards()] == [("chat",), ("chat:one",), ("chat:two",)]
     for unknown in ("demo/chat:", "demo/chat:three", "demo/chat:one:one", "demo/chat:../one", ":one", "one"):
         assert directory.find(unknown) is None
 
