@@ -51,10 +51,15 @@ class BatchBounds(NamedTuple):
 
 
 class ClusterView(Protocol):
-    """What operators see of the cluster."""
+    """The state of the cluster; `serve_app.telemetry.cluster` has the fields."""
 
     async def look(self) -> dict[str, Any]:
-        """Return the current state; `serve_app.telemetry.cluster` has the fields."""
+        """Return deployments, nodes and engines, for operators."""
+        ...
+
+    async def deployments(self) -> list[dict[str, Any]]:
+        """Return the deployments alone, which takes less."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

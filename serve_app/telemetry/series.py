@@ -155,6 +155,11 @@ class PrometheusMetrics:
         self._adders[series, values] = add
         return add
 
+    def values_of(self, gauge: Series) -> dict[tuple[str, ...], float]:
+        """Return what a gauge was last set to, by the values of its labels."""
+        samples = [sample for family in self._metrics[gauge].collect() for sample in family.samples]
+        return {tuple(sample.labels[label] for label in gauge.labels): sample.value for sample in samples}
+
     def render(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
