@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from deployments.state.audit_log import Actor
 from deployments.state.identity.key_store import KeyNotFound, KeyRefused, KeyStore
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
 from deployments.state.identity.principal import Principal
@@ -85,7 +86,7 @@ async def create_key(request: Request) -> Response:
     """Issue a key. Only this response shows its secret."""
     keys, principal = await _keys(request)
     new = within(principal, await parse_body(await request.body(), NewKey))
-    with _key_errors(request):
+    with key_errors():
         key, secret = await keys.create(new, by=actor_of(principal))
     return json_response({**key_to_wire(key), "secret": secret})
 
@@ -103,19 +104,30 @@ async def list_keys(request: Request) -> Response:
 async def show_key(request: Request) -> Response:
     """Return one key, revoked or not."""
     keys, _ = await _keys(request)
-    with _key_errors(request):
-        return json_response(key_to_wire(await keys.show(request.path_params["key_id"])))
+    key_id = request.path_params["key_id"]
+    with key_errors(key_id):
+        return json_response(key_to_wire(await keys.show(key_id)))
 
 
 @answers(ShownKey, body=KeyChange)
 async def limit_key(request: Request) -> Response:
     """Change the limits, scopes, expiry or retention of a key; fields that are left out stay."""
     keys, principal = await _keys(request)
-    change = await parse_body(await request.body(), KeyChange)
-    with _key_errors(request):
-        key = await keys.show(request.path_params["key_id"])
-        check_within(principal, replace(key, **change.model_dump(include=change.model_fields_set)))
-        return json_response(key_to_wire(await keys.limit(key.key_id, change, by=actor_of(principal))))
+    key_id, change = request.path_params["key_id"], await parse_body(await request.body(), KeyChange)
+    with key_errors(key_id):
+        return json_response(key_to_wire(await change_key(keys, principal, key_id, change, actor_of(principal))))
+
+
+async def change_key(keys: KeyStore, principal: Principal, key_id: str, change: KeyChange, by: Actor) -> ApiKey:
+    """Change the fields of a key that are set in `change`; return the key.
+
+    Raises:
+        KeyNotFound, KeyRefused: as `KeyStore.limit` does.
+        PermissionDenied: the changed key would be an admin key with more than `principal` has.
+    """
+    key = await keys.show(key_id)
+    check_within(principal, replace(key, **change.model_dump(include=change.model_fields_set)))
+    return await keys.limit(key_id, change, by=by)
 
 
 @answers(IssuedKey, body=Rotation)
@@ -123,18 +135,32 @@ async def rotate_key(request: Request) -> Response:
     """Give a key a new secret, which only this response shows."""
     keys, principal = await _keys(request)
     rotation = await parse_body(await request.body() or b"{}", Rotation)
-    with _key_errors(request):
-        check_within(principal, await keys.show(request.path_params["key_id"]))
-        key, secret = await keys.rotate(request.path_params["key_id"], rotation.overlap_s, by=actor_of(principal))
+    key_id = request.path_params["key_id"]
+    with key_errors(key_id):
+        key, secret = await renew_secret(keys, principal, key_id, rotation.overlap_s, actor_of(principal))
     return json_response({**key_to_wire(key), "secret": secret})
+
+
+async def renew_secret(
+    keys: KeyStore, principal: Principal, key_id: str, overlap_s: float, by: Actor
+) -> tuple[ApiKey, str]:
+    """Give a key a new secret; return both. The old secret is accepted for another `overlap_s` seconds.
+
+    Raises:
+        KeyNotFound, KeyRefused: as `KeyStore.rotate` does.
+        PermissionDenied: it is an admin key with more than `principal` has.
+    """
+    check_within(principal, await keys.show(key_id))
+    return await keys.rotate(key_id, overlap_s, by=by)
 
 
 @answers(Deleted)
 async def revoke_key(request: Request) -> Response:
     """Revoke a key for good."""
     keys, principal = await _keys(request)
-    with _key_errors(request):
-        key = await keys.revoke(request.path_params["key_id"], by=actor_of(principal))
+    key_id = request.path_params["key_id"]
+    with key_errors(key_id):
+        key = await keys.revoke(key_id, by=actor_of(principal))
     return deleted_response(key.key_id, "organization.api_key.deleted")
 
 
@@ -173,11 +199,11 @@ async def _keys(request: Request) -> tuple[KeyStore, Principal]:
 
 
 @contextmanager
-def _key_errors(request: Request) -> Iterator[None]:
+def key_errors(key_id: str = "") -> Iterator[None]:
     """Context manager that answers the key store's errors with 404 and 400."""
     try:
         yield
     except KeyNotFound:
-        raise NotFound(f"No API key found with id '{request.path_params['key_id'][:64]}'.", param="key_id") from None
+        raise NotFound(f"No API key found with id '{key_id[:64]}'.", param="key_id") from None
     except KeyRefused as refused:
         raise BadRequest(str(refused), param=refused.param) from None
