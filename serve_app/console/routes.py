@@ -3,7 +3,10 @@
 from starlette.routing import Route
 
 from deployments.operations import Operation
-from serve_app.console.pages import batches, files, keys, models, operator, responses, sign_in, usage
+from serve_app.console.pages import batches, files, keys, models, responses, sign_in, usage
+from serve_app.console.pages.operator import accounts, audit, cluster
+from serve_app.console.pages.operator import batches as all_batches
+from serve_app.console.pages.operator import keys as all_keys
 from serve_app.console.rendering import ASSETS_PATH, show_asset
 from serve_app.console.visit import no_such_page, page
 
@@ -12,7 +15,6 @@ _FILE = "/console/files/{file_id}"
 _STORE = "/console/vector-stores/{vector_store_id}"
 _RESPONSE = "/console/responses/{response_id}"
 _CONVERSATION = "/console/conversations/{conversation_id}"
-_OPERATOR = "/console/operator"
 
 UPLOADS = "/console/upload/"
 """The prefix of forms with files."""
@@ -67,19 +69,31 @@ ROUTES = [
         page(models.answer_response, operation=Operation.RESPONSES, is_for_scripts=True),
         methods=_POST,
     ),
-    Route(_OPERATOR + "/keys", page(operator.show_accounts, is_for_operators=True)),
-    Route(_OPERATOR + "/keys", page(operator.issue_key, is_for_operators=True), methods=_POST),
-    Route(_OPERATOR + "/keys/{key_id}/revoke", page(operator.revoke_key, is_for_operators=True), methods=_POST),
-    Route(_OPERATOR + "/keys/{key_id}/rotate", page(operator.rotate_key, is_for_operators=True), methods=_POST),
-    Route(_OPERATOR + "/audit", page(operator.list_entries, is_for_operators=True)),
-    Route(_OPERATOR + "/cluster", page(operator.show_cluster, is_for_operators=True)),
-    Route(_OPERATOR + "/batches", page(batches.list_all_batches, is_for_operators=True)),
     *(
-        Route(_OPERATOR + "/batches/{batch_id}/" + name, page(change, is_for_operators=True), methods=_POST)
-        for name, change in (
-            ("pause", batches.pause_batch),
-            ("resume", batches.resume_batch),
-            ("cancel", batches.cancel_any_batch),
+        Route("/console/operator" + path, page(show, is_for_operators=True))
+        for path, show in (
+            ("", cluster.show_home),
+            ("/accounts", accounts.list_accounts),
+            ("/accounts/{account}", accounts.show_account),
+            ("/keys", all_keys.list_keys),
+            ("/keys/new", all_keys.show_new_key),
+            ("/keys/{key_id}", all_keys.show_key),
+            ("/cluster", cluster.show_cluster),
+            ("/batches", all_batches.list_batches),
+            ("/batches/{batch_id}", all_batches.show_batch),
+            ("/audit", audit.list_entries),
+        )
+    ),
+    *(
+        Route("/console/operator" + path, page(change, is_for_operators=True), methods=_POST)
+        for path, change in (
+            ("/keys", all_keys.create_key),
+            ("/keys/{key_id}", all_keys.edit_key),
+            ("/keys/{key_id}/rotate", all_keys.rotate_key),
+            ("/keys/{key_id}/revoke", all_keys.revoke_key),
+            ("/batches/{batch_id}/pause", all_batches.pause_batch),
+            ("/batches/{batch_id}/resume", all_batches.resume_batch),
+            ("/batches/{batch_id}/cancel", all_batches.cancel_batch),
         )
     ),
     Route("/console/{path:path}", page(no_such_page)),

@@ -1,19 +1,17 @@
 """The account's batches: shown, cancelled, and uploaded. Every bad line is shown before anything starts."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
 from starlette.responses import Response
 
-from deployments.state.audit_log import Actor
 from deployments.state.batches.rows import Batch
 from deployments.state.batches.store import BatchNotFound
 from deployments.state.files.store import FileNotFound, StoredFile
 from serve_app.console.visit import Visit, redirect
 from serve_app.errors.api import NotFound
 from serve_app.routes import batches, files
-from serve_app.routes.batches import BatchCreateRequest, change_batch
+from serve_app.routes.batches import BatchCreateRequest
 from serve_app.validation.batch_lines import LineSplitter, Rules, Validation, validate
 from serve_app.validation.body import validate_body
 
@@ -69,26 +67,6 @@ async def start_batch(visit: Visit) -> Response:
     return redirect(f"/console/batches/{batch.batch_id}")
 
 
-async def list_all_batches(visit: Visit) -> Response:
-    """Show the batches of all accounts, newest first."""
-    return await _list(visit, None)
-
-
-async def pause_batch(visit: Visit) -> Response:
-    """Start no more lines of a batch of any account."""
-    return await _change(visit, visit.services.batches.pause)
-
-
-async def resume_batch(visit: Visit) -> Response:
-    """Resume a paused batch."""
-    return await _change(visit, visit.services.batches.resume)
-
-
-async def cancel_any_batch(visit: Visit) -> Response:
-    """Cancel a batch of any account."""
-    return await _change(visit, visit.services.batches.cancel_any)
-
-
 async def _list(visit: Visit, account: str | None) -> Response:
     try:
         found, has_more = await visit.services.batches.list_batches(account, _PAGE_SIZE, visit.after)
@@ -97,11 +75,6 @@ async def _list(visit: Visit, account: str | None) -> Response:
     more = found[-1].batch_id if has_more else ""
     values: dict[str, Any] = {"batches": found, "more": more, "of_all": account is None}
     return visit.page("batch_rows.html" if visit.is_fragment else "batches.html", **values)
-
-
-async def _change(visit: Visit, change: Callable[[str, Actor], Awaitable[Batch]]) -> Response:
-    await change_batch(visit.services, change, visit.request.path_params["batch_id"], visit.actor)
-    return redirect("/console/operator/batches")
 
 
 async def _find(visit: Visit) -> Batch:

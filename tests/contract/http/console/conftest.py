@@ -3,11 +3,13 @@
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx2
 import pytest
 
+from deployments.limits.snapshots import used_in_minute
 from deployments.state.audit_log import AuditLog
 from deployments.state.console_sessions import ConsoleSessions
 from deployments.state.identity.keys import NewKey
@@ -49,6 +51,7 @@ async def console(world, key_store, file_store, batch_stores, vector_stores) -> 
     world.console = ConsoleSessions(key_store._database, world.clock)
     database = key_store._database
     world.usage, world.request_log, world.audit = UsageReader(database), RequestLogReader(database), AuditLog(database)
+    world.used_in_minute = partial(used_in_minute, database)
     return world.console
 
 

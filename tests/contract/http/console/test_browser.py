@@ -9,6 +9,7 @@ import pytest
 from tests.contract.http.answers import MODEL
 from tests.contract.http.conftest import serve
 from tests.contract.http.console.browser import browse, fetch_axe
+from tests.twins.cluster import ClusterTwin
 from tests.waiting import eventually
 
 PAGES = (
@@ -24,49 +25,24 @@ PAGES = (
     "conversations",
     "playground",
 )
-OPERATOR_PAGES = ("operator/audit", "operator/keys", "operator/cluster", "operator/batches")
+OPERATOR_PAGES = (
+    "operator",
+    "operator/accounts",
+    "operator/accounts/acct_one",
+    "operator/keys",
+    "operator/keys/new",
+    "operator/cluster",
+    "operator/batches",
+    "operator/audit",
+)
 MAX_PAGE_BYTES = 150_000
 MAX_FIRST_PAINT_MS = 500
 FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 
-class Cluster:
-    async def look(self):
-        return {
-            "deployments": [
-                {
-                    "name": "ingress",
-                    "status": "HEALTHY",
-                    "trigger": "CONFIG_UPDATE_COMPLETED",
-                    "message": "",
-                    "replicas": {"RUNNING": 2},
-                },
-                {
-                    "name": "demo",
-                    "status": "UPSCALING",
-                    "trigger": "AUTOSCALING",
-                    "message": "Upscaling from 1 to 2 replicas.",
-                    "replicas": {"RUNNING": 1, "STARTING": 1},
-                },
-            ],
-            "nodes": [{"address": "10.0.0.5", "is_alive": True, "cpus": 8.0, "gpus": 0.0, "memory_bytes": 32e9}],
-            "engines": [
-                {
-                    "model": "demo",
-                    "running": 3.0,
-                    "waiting": 0.0,
-                    "kv_cache": 0.42,
-                    "tokens_per_s": 812.0,
-                    "generated": 9.0,
-                    "read": 4.0,
-                }
-            ],
-        }
-
-
 @pytest.fixture
 def cluster(world):
-    world.cluster = Cluster()
+    world.cluster = ClusterTwin()
 
 
 @pytest.fixture
@@ -173,18 +149,24 @@ async def test_an_operator_uses_every_page(site, secrets):
             await browsing.open(f"/console/{path}".rstrip("/"))
             await browsing.look(path.replace("/", "-") or "overview")
         await browsing.open("/console/operator/keys")
-        await page.get_by_text("Issue a key").click()
-        await page.locator("#account").fill("new-account")
-        await page.get_by_label("Requests a minute").fill("30")
+        await page.get_by_role("link", name="Create a key").click()
+        await page.get_by_label("Account", exact=True).fill("new-account")
+        await page.get_by_label("Requests per minute").fill("30")
         await page.get_by_label("chat", exact=True).check()
-        await browsing.look("operator-keys-form")
-        await page.get_by_role("button", name="Issue the key").click()
+        await page.get_by_role("button", name="Create the key").click()
         await page.get_by_text("It is shown only now.").wait_for()
         assert (await page.locator("#secret").text_content()).startswith("sk-manta-")
+        await page.get_by_role("link", name="Limits and scopes of the key").click()
+        await page.get_by_label("Tokens per minute").fill("500")
+        await page.get_by_role("button", name="Save").click()
+        await page.get_by_text("The key is changed.").wait_for()
+        await browsing.look("operator-key")
+        await browsing.open("/console/operator/keys")
         row = page.locator("tbody tr", has_text="new-account")
         await row.get_by_text("Revoke", exact=True).click()
         await row.get_by_role("button", name="Revoke the key").click()
         await page.get_by_text("The key is revoked.").wait_for()
+        await browsing.open("/console/operator/keys")
         assert await page.locator("tbody tr", has_text="new-account").count() == 0
         assert not browsing.faults
 

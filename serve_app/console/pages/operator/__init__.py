@@ -1,0 +1,1 @@
+"""Pages for operators; `routes` lets only admin keys in."""
