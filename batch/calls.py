@@ -149,7 +149,8 @@ def begin_trace(principal: Principal, batch_id: str, line: int, at: float) -> Re
 
 def failed(line: int, custom_id: str, endpoint: str, trace: RequestTrace, error: ApiError) -> Answer:
     """Return the result of a line that failed."""
-    trace.status, trace.code = error.status, error.code
+    trace.status = error.status
+    trace.fail(error)
     rendered = render_answer(custom_id, trace.request_id, error.status, error.to_wire())
     record = record_of(trace, route=endpoint, ended=time.perf_counter())
     return Answer(Outcome(line, is_failed=True), rendered, record)

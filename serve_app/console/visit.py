@@ -227,7 +227,7 @@ def error_page(request: Request, error: Exception, session: Session | None = Non
     """Return the page for an error, with the navigation if there is a session."""
     trace = trace_of(request)
     refusal: ApiError = api_error_for(error, trace.request_id)
-    trace.code = refusal.code
+    trace.fail(refusal)
     shown = {"refusal": refusal, "request_id": trace.request_id}
     if session is None:
         response = render_page(request, "error.html", refusal.status, **shown)

@@ -62,7 +62,8 @@ class ApiError(Exception):
     """The service failed to carry out a request.
 
     `status` is the HTTP status; below 500 an error is an "invalid_request_error", unless its class says otherwise.
-    `headers` belong to this error alone; their names are in lower case.
+    `headers` belong to this error alone; their names are in lower case. `limit` is the name of the limit that refused
+    the request, None if no limit did.
     """
 
     status: ClassVar[int] = 500
@@ -86,6 +87,7 @@ class ApiError(Exception):
         self.code = code
         self.type = self.default_type
         self.headers: dict[str, str] = dict(headers or {})
+        self.limit: str | None = None
 
     def to_wire(self) -> WireError:
         """Return the JSON body; all four keys are always there."""

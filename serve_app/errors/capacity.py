@@ -73,6 +73,7 @@ class RateLimited(ApiError):
             headers = retry_headers(wait_s)
         super().__init__(message, code="rate_limit_exceeded", headers=headers)
         self.type = "tokens" if denied.dimension == "tokens" else "requests"
+        self.limit = f"{denied.dimension}_per_minute"
 
 
 class QuotaExceeded(ApiError):

@@ -141,7 +141,7 @@ def new_request_id() -> str:
 
 async def _refuse(trace: RequestTrace, send: Send, error: ApiError) -> None:
     """Answer with the error, unless an answer has begun: then the connection ends incomplete."""
-    trace.code = error.code
+    trace.fail(error)
     if trace.status:
         return
     body = orjson.dumps(to_anthropic(error, trace.request_id) if trace.is_anthropic else error.to_wire())

@@ -131,6 +131,7 @@ class OutcomeResponse:
         """Return the event that ends a failed stream."""
         answer = api_error_for(error, self._trace.request_id)
         self._trace.status = answer.status
+        self._trace.fail(answer)
         self._trace.code = answer.code or answer.type
         if self._trace.is_anthropic:
             return b"event: error\ndata: " + orjson.dumps(to_anthropic(answer, self._trace.request_id)) + b"\n\n"

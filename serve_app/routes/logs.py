@@ -31,7 +31,10 @@ _MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
 
 
 class LoggedRequest(TypedDict):
-    """One request. Times are in Unix seconds, durations in seconds, the cost is in the currency of the service."""
+    """One request. Times are in Unix seconds, durations in seconds, the cost is in the currency of the service.
+
+    `param` is the parameter at fault, or the limit that refused the request.
+    """
 
     object: str
     request_id: str
@@ -45,6 +48,7 @@ class LoggedRequest(TypedDict):
     model: str | None
     status: int
     code: str | None
+    param: str | None
     stream: bool
     service_tier: str
     batch_id: str | None
@@ -92,7 +96,7 @@ async def list_requests(request: Request) -> Response:
     log = services_of(request).request_log
     if query.format != "json":
         pages = log.every(where)
-        body = _as_csv(pages) if query.format == "csv" else _as_lines(pages)
+        body = requests_as_csv(pages) if query.format == "csv" else _as_lines(pages)
         headers = {
             "cache-control": "no-store",
             "content-disposition": f'attachment; filename="requests.{query.format}"',
@@ -125,6 +129,7 @@ def request_to_wire(record: RequestRecord) -> LoggedRequest:
         "model": record.model,
         "status": record.status,
         "code": record.code,
+        "param": record.param,
         "stream": record.stream,
         "service_tier": record.service_tier or "default",
         "batch_id": record.batch_id,
@@ -147,7 +152,8 @@ async def _as_lines(pages: AsyncIterator[Sequence[RequestRecord]]) -> AsyncItera
         yield b"".join(orjson.dumps(request_to_wire(record)) + b"\n" for record in records)
 
 
-async def _as_csv(pages: AsyncIterator[Sequence[RequestRecord]]) -> AsyncIterator[bytes]:
+async def requests_as_csv(pages: AsyncIterator[Sequence[RequestRecord]]) -> AsyncIterator[bytes]:
+    """Yield requests as lines of CSV, after a line of their names."""
     columns = [name for name in LoggedRequest.__annotations__ if name != "object"]
     yield (",".join(columns) + "\r\n").encode()
     async for records in pages:

@@ -125,7 +125,8 @@ class _Session:
                 raise
             except Exception as error:
                 refusal = api_error_for(error, trace.request_id)
-                trace.status, trace.code = refusal.status, refusal.code
+                trace.status = refusal.status
+                trace.fail(refusal)
                 self._remembered = None
                 await self.send_error(refusal)
             finally:

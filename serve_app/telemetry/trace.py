@@ -18,6 +18,8 @@ from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import weighted
 from deployments.state.usage.record import RequestLog, RequestRecord
 from deployments.steps import Step, open_steps
+from serve_app.errors.api import ApiError
+from serve_app.telemetry.known_names import known_part
 from serve_app.telemetry.log import request_logger
 from serve_app.telemetry.tracing import Tracer, context_of
 
@@ -53,6 +55,7 @@ class RequestTrace:
     model: str | None = None
     status: int = 0
     code: str | None = None
+    param: str | None = None
     stream: bool = False
     usage: Usage | None = None
     tool_use: ToolUse = NO_TOOL_USE
@@ -67,6 +70,11 @@ class RequestTrace:
     steps: list[Step] | None = None
     context: Mapping[str, str] = field(default_factory=dict)
     span_ids: Any = None
+
+    def fail(self, error: ApiError) -> None:
+        """Note the code of an error, and the parameter at fault or the limit that refused the request."""
+        self.code = error.code
+        self.param = error.limit or known_part(error.param)
 
 
 def record_of(trace: RequestTrace, *, route: str, ended: float, prices: Prices = NO_PRICES) -> RequestRecord:
@@ -109,6 +117,7 @@ def record_of(trace: RequestTrace, *, route: str, ended: float, prices: Prices =
         cached_cost=costs.cached,
         output_cost=costs.output,
         queued_s=trace.queued_s,
+        param=trace.param,
     )
 
 

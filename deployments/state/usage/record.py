@@ -14,7 +14,8 @@ class RequestRecord:
     `batch_id` is the batch of a line, None for a request over HTTP. `service_tier` is the served tier, None for the
     default; `discounted_tokens` of its tokens did not count against limits. `queued_s` is the wait for the first step
     in the engine, None if unknown. `code_sessions` is the number of containers that it began. Costs are in 10^-12 of
-    the currency.
+    the currency. `param` is the parameter at fault, or the limit that refused the request; it has names of the service
+    only, none that the client made up.
     """
 
     request_id: str
@@ -43,6 +44,7 @@ class RequestRecord:
     input_cost: int = 0
     cached_cost: int = 0
     output_cost: int = 0
+    param: str | None = None
 
     @property
     def cost(self) -> int:

@@ -42,6 +42,7 @@ request_log = Table(
     Column("input_cost", BigInteger, nullable=False, server_default="0"),
     Column("cached_cost", BigInteger, nullable=False, server_default="0"),
     Column("output_cost", BigInteger, nullable=False, server_default="0"),
+    Column("param", String(128)),
     Index("ix_request_log_key", "key_id", "at"),
     Index("ix_request_log_account", "account", "at"),
 )
