@@ -1,9 +1,11 @@
-"""The scopes of a key: the operations and models that it may use, and the admin keys that it may issue.
+"""The scopes of a key: the operations and models that it may use, and the keys that it may issue or change.
 
 HTTP requests, batch lines, tools and console pages all check them here.
 """
 
+from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
 from deployments.models.contract.engine import ModelCard
 from deployments.operations import Operation
@@ -33,25 +35,78 @@ def may_use_model(principal: Principal, model_id: str) -> bool:
 
 
 def within(principal: Principal, new: NewKey) -> NewKey:
-    """Return a key to be issued. An admin key gets the expiry and the regions of `principal` where it names none.
+    """Return a key to be issued. Where it names no value of its own, it gets that of `principal`.
 
     Raises:
-        PermissionDenied: it is an admin key that would outlive `principal`, or be for other regions.
+        PermissionDenied: it would allow more than `principal` may give, see `check_within`.
     """
-    if not new.is_admin:
-        return new
-    given = new.model_fields_set
-    own = {"expires_at": principal.expires_at, "regions": principal.regions}
-    new = new.model_copy(update={name: value for name, value in own.items() if name not in given})
+    own = {name: getattr(principal, name) for name in _bounds_of(principal, new) if name not in new.model_fields_set}
+    if own.get("operations") is not None:
+        own["operations"] = tuple(sorted(own["operations"]))
+    new = new.model_copy(update=own)
     check_within(principal, new)
     return new
 
 
 def check_within(principal: Principal, key: NewKey | ApiKey) -> None:
-    """Raise PermissionDenied if an admin key lasts longer, or has other regions, than `principal`."""
-    if not key.is_admin:
-        return
-    if principal.expires_at is not None and (key.expires_at is None or key.expires_at > principal.expires_at):
-        raise PermissionDenied("Your API key expires, so it cannot be used for an admin key that lasts longer.")
-    if principal.regions is not None and not set(key.regions or ("",)) <= set(principal.regions):
-        raise PermissionDenied("Your API key is bound to regions, so it cannot be used for an admin key of others.")
+    """Check that a key allows no more than `principal` may give.
+
+    An admin key may give anything to ordinary keys, and to admin keys no more than its own expiry and regions. An
+    ordinary key may give what it has itself, to keys of its own account.
+
+    Raises:
+        PermissionDenied: the key allows more; the message says in what.
+    """
+    if not principal.is_admin and (key.is_admin or key.account != principal.account):
+        raise PermissionDenied("Your API key can only be used for ordinary keys of its own account.")
+    for name, (is_within, reason) in _bounds_of(principal, key).items():
+        if not is_within(getattr(key, name), getattr(principal, name)):
+            raise PermissionDenied(f"Your API key {reason}.", param=name)
+
+
+_Bound = tuple[Callable[[Any, Any], bool], str]
+
+
+def _bounds_of(principal: Principal, key: NewKey | ApiKey) -> Mapping[str, _Bound]:
+    """Return the fields in which a key may not exceed `principal`, with the check and the reason of each."""
+    if not principal.is_admin:
+        return {**_TIME_AND_PLACE, **_REACH}
+    return _TIME_AND_PLACE if key.is_admin else {}
+
+
+def _at_most(value: float | None, own: float | None) -> bool:
+    return own is None or (value is not None and value <= own)
+
+
+def _is_covered(values: Collection[str] | None, own: Collection[str] | None) -> bool:
+    return own is None or (values is not None and set(values) <= set(own))
+
+
+def _are_covered_models(patterns: Collection[str] | None, own: Collection[str] | None) -> bool:
+    """Return whether all models of `patterns` are among those of `own`. A pattern is covered only by an equal one."""
+    if own is None or patterns is None:
+        return own is None
+    return all(
+        one in own or (not set(one) & set("*?[") and any(fnmatchcase(one, pattern) for pattern in own))
+        for one in patterns
+    )
+
+
+def _keeps_no_more(retention: str, own: str) -> bool:
+    return _RETENTIONS.index(retention) <= _RETENTIONS.index(own)
+
+
+_RETENTIONS = ("strict", "ephemeral", "stored")
+"""Each keeps content for longer than the one before."""
+_TIME_AND_PLACE: Mapping[str, _Bound] = {
+    "expires_at": (_at_most, "expires, so it cannot be used for a key that lasts longer"),
+    "regions": (_is_covered, "is bound to regions, so it cannot be used for a key of others"),
+}
+_REACH: Mapping[str, _Bound] = {
+    "tier": (str.__eq__, "cannot be used for a key of another tier"),
+    "requests_per_minute": (_at_most, "cannot be used for a key with more requests a minute than its own"),
+    "tokens_per_minute": (_at_most, "cannot be used for a key with more tokens a minute than its own"),
+    "operations": (_is_covered, "cannot be used for a key with other operations than its own"),
+    "models": (_are_covered_models, "cannot be used for a key with other models than its own"),
+    "retention": (_keeps_no_more, "cannot be used for a key that stores content for longer than its own"),
+}

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.audit_log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.postgres import NoPrimary
-from deployments.state.database.queries import clean_id, one_row
+from deployments.state.database.queries import clean_id, id_groups, one_row
 from deployments.state.database.tables.service import api_keys, regions, revisions
 from deployments.state.identity.keys import (
     PREFIX,
@@ -65,11 +65,12 @@ class KeyStore:
         self._tiers = tiers or Tiers()
         self._clock = clock
 
-    async def create(self, new: NewKey, *, by: Actor = SERVICE) -> tuple[ApiKey, str]:
+    async def create(self, new: NewKey, *, by: Actor = SERVICE, max_keys: int | None = None) -> tuple[ApiKey, str]:
         """Issue a key; return it and its secret, which is not shown again.
 
         Raises:
-            KeyRefused: there is no such tier, the key needs limits of its own, or it expires in the past.
+            KeyRefused: there is no such tier, the key needs limits of its own, it expires in the past, or the account
+                has `max_keys` keys that are not revoked.
         """
         self._check_tier(new.tier)
         self._check(new.tier, new.requests_per_minute, new.tokens_per_minute, new.expires_at)
@@ -83,8 +84,10 @@ class KeyStore:
                 "created_at": now,
                 "revision": await _next_revision(connection),
             }
-            of_account = select(api_keys.c.key_id).where(api_keys.c.account == new.account).limit(1)
-            if await connection.scalar(of_account) is None:
+            of_account = select(api_keys.c.revoked_at).where(api_keys.c.account == new.account)
+            if max_keys is not None:
+                await _check_room(connection, of_account.where(api_keys.c.revoked_at.is_(None)), max_keys)
+            if (await connection.execute(of_account.limit(1))).first() is None:
                 await append_entry(
                     connection, "project.created", by, new.account, account=new.account, clock=self._clock
                 )
@@ -128,6 +131,15 @@ class KeyStore:
         """
         async with self._database.read() as connection:
             return ApiKey.from_row(await _row_of(connection, key_id), self._tiers)
+
+    async def find_all(self, key_ids: Sequence[str]) -> dict[str, ApiKey]:
+        """Return the keys among `key_ids` by their ids, revoked or not."""
+        found: dict[str, ApiKey] = {}
+        for ids in id_groups(key_ids):
+            rows = await self._database.fetch(select(api_keys).where(api_keys.c.key_id.in_(ids)))
+            keys = [ApiKey.from_row(dict(row), self._tiers) for row in rows.mappings()]
+            found |= {key.key_id: key for key in keys}
+        return found
 
     async def limit(self, key_id: str, change: KeyChange, *, by: Actor = SERVICE) -> ApiKey:
         """Change the fields that are set in `change`; return the key.
@@ -263,6 +275,15 @@ async def _row_of(connection: AsyncConnection, key_id: str, *, for_update: bool 
     if "\0" in key_id:
         raise KeyNotFound(key_id)
     return await one_row(connection, query, KeyNotFound(key_id))
+
+
+async def _check_room(connection: AsyncConnection, living: Select[Any], max_keys: int) -> None:
+    """Check that there are fewer than `max_keys` keys; the revision's row is locked, so that none is created beside."""
+    if (await connection.scalar(select(func.count()).select_from(living.subquery())) or 0) >= max_keys:
+        raise KeyRefused(
+            f"This account has {max_keys} keys, which is the limit of its tier. Revoke one that is no longer used, or "
+            "ask the operator for another."
+        )
 
 
 async def _next_revision(connection: AsyncConnection) -> int:

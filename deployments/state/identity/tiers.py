@@ -25,7 +25,8 @@ class TierLimits(Section):
     pages of the console; each ingress replica counts for itself. The unfinished batches of an account may hold
     `enqueued_tokens` together, beside the limits of its keys. Its files and pending uploads may hold `file_bytes`
     together, its responses and conversations `item_bytes`. It may have `stored_objects`: files, pending uploads, vector
-    stores and conversations. None means any number of these. With `priority`, requests may go before others with
+    stores and conversations. In the console, its holders may create keys while it has fewer than `keys`; each key has
+    limits of its own. None means any number of these. With `priority`, requests may go before others with
     `service_tier: priority`; without, they are served as usual. Each token of a request with `service_tier: flex`
     counts `flex_token_weight`. Where several accounts want more of a model than there is, each gets tokens in
     proportion to its `share`.
@@ -38,6 +39,7 @@ class TierLimits(Section):
     file_bytes: Annotated[int, Field(ge=1024)] | None = 100 * GIB
     item_bytes: Annotated[int, Field(ge=1024)] | None = 10 * GIB
     stored_objects: Annotated[int, Field(ge=1)] | None = 100_000
+    keys: Annotated[int, Field(ge=0)] | None = 20
     priority: bool = False
     flex_token_weight: Annotated[float, Field(gt=0, le=1)] = 0.5
     share: Annotated[float, Field(ge=0.001, le=1000)] = 1.0
@@ -48,6 +50,7 @@ _FREE: dict[str, Any] = {
     "file_bytes": GIB,
     "item_bytes": GIB // 4,
     "stored_objects": 10_000,
+    "keys": 5,
 }
 _UNBOUNDED: dict[str, Any] = dict.fromkeys(_FREE)
 _DEFAULTS = {

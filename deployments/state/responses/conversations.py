@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 import orjson
-from sqlalchemy import Select, delete, func, insert, select, update
+from sqlalchemy import Select, and_, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
@@ -19,6 +19,8 @@ from deployments.state.quotas import check_objects
 from deployments.state.responses.queries import append_items, beside, bounded, checked, item_of
 from deployments.state.responses.values import MAX_READ_BYTES, Conversation, ConversationMissing, Item
 
+MAX_FIRST_BYTES = 64 * 1024
+"""A list of conversations reads no larger item of each."""
 _METADATA = b"conversation metadata"
 _SWEPT_AT_ONCE = 500
 
@@ -175,6 +177,21 @@ class ConversationStore:
             rows = (await connection.execute(query.limit(num_items))).mappings().all()
         account_key = await self._vault.account_key(account)
         return [item_of(account_key, dict(row)) for row in rows], len(sizes) > num_items
+
+    async def first_items(self, account: str, conversation_ids: Sequence[str]) -> dict[str, Item]:
+        """Return the first item of each conversation by the conversation's id, but none larger than MAX_FIRST_BYTES."""
+        firsts = select(items_table.c.conversation_id, func.min(items_table.c.position).label("position"))
+        firsts = firsts.where(items_table.c.conversation_id.in_(conversation_ids))
+        first = firsts.group_by(items_table.c.conversation_id).subquery()
+        query = (
+            select(items_table)
+            .join(first, and_(*(items_table.c[name] == first.c[name] for name in ("conversation_id", "position"))))
+            .join(table, table.c.conversation_id == items_table.c.conversation_id)
+            .where(table.c.account == account, func.length(items_table.c.sealed_item) <= MAX_FIRST_BYTES)
+        )
+        rows = (await self._database.fetch(query)).mappings().all()
+        account_key = await self._vault.account_key(account)
+        return {row["conversation_id"]: item_of(account_key, dict(row)) for row in rows}
 
     async def load_item(self, account: str, conversation_id: str, item_id: str) -> Item | None:
         """Return an item, None if there is none."""

@@ -83,6 +83,15 @@ class RequestLogReader:
         next_cursor = _cursor_of(shown[-1]) if len(rows) > limit else None
         return RequestPage([to_record(row) for row in shown], next_cursor)
 
+    async def find_all(self, account: str, request_ids: Sequence[str]) -> dict[str, RequestRecord]:
+        """Return an account's requests over HTTP among `request_ids`, by their ids."""
+        found: dict[str, RequestRecord] = {}
+        for ids in id_groups(request_ids):
+            query = select(request_log).where(request_log.c.account == account, request_log.c.record_id.in_(ids))
+            records = [to_record(row) for row in (await self._database.fetch(query)).mappings()]
+            found |= {record.request_id: record for record in records}
+        return found
+
     async def num_refused(self, since: float, account: str | None = None) -> dict[str, int]:
         """Return the number of requests refused with 429 since then, of each key that has any."""
         log = request_log.c
