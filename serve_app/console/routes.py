@@ -3,7 +3,7 @@
 from starlette.routing import Route
 
 from deployments.operations import Operation
-from serve_app.console.pages import batches, files, keys, models, responses, sign_in, usage
+from serve_app.console.pages import batches, files, keys, models, overview, requests, responses, sign_in, stores, usage
 from serve_app.console.pages.operator import accounts, audit, cluster
 from serve_app.console.pages.operator import batches as all_batches
 from serve_app.console.pages.operator import keys as all_keys
@@ -12,6 +12,7 @@ from serve_app.console.visit import no_such_page, page
 
 _BATCH = "/console/batches/{batch_id}"
 _FILE = "/console/files/{file_id}"
+_KEY = "/console/keys/{key_id}"
 _STORE = "/console/vector-stores/{vector_store_id}"
 _RESPONSE = "/console/responses/{response_id}"
 _CONVERSATION = "/console/conversations/{conversation_id}"
@@ -21,6 +22,7 @@ UPLOADS = "/console/upload/"
 PLAYGROUND = "/console/playground/"
 """The prefix of requests to models."""
 
+_STORE_UPLOAD = UPLOADS + "vector-stores/{vector_store_id}"
 _POST = ["POST"]
 
 ASSETS = [Route(ASSETS_PATH, show_asset)]
@@ -32,12 +34,18 @@ ROUTES = [
     Route("/console/sign-in/link", sign_in.sign_in_with_link, methods=_POST),
     Route("/console/sign-out", page(sign_in.sign_out), methods=_POST),
     Route("/console/theme", page(sign_in.choose_theme), methods=_POST),
-    Route("/console", page(usage.show_overview)),
-    Route("/console/requests", page(usage.list_requests, reads_usage=True)),
-    Route("/console/requests/{request_id}", page(usage.show_request, reads_usage=True)),
+    Route("/console", page(overview.show_overview)),
+    Route("/console/usage", page(usage.show_usage, reads_usage=True)),
+    Route("/console/requests", page(requests.list_requests, reads_usage=True)),
+    Route("/console/requests.csv", page(requests.export_requests, reads_usage=True)),
+    Route("/console/requests/{request_id}", page(requests.show_request, reads_usage=True)),
     Route("/console/models", page(models.show_models)),
     Route("/console/keys", page(keys.show_keys)),
-    Route("/console/keys/rotate", page(keys.rotate_key), methods=_POST),
+    Route("/console/keys", page(keys.create_key), methods=_POST),
+    Route(_KEY, page(keys.show_key)),
+    Route(_KEY, page(keys.change_key), methods=_POST),
+    Route(_KEY + "/rotate", page(keys.rotate_key), methods=_POST),
+    Route(_KEY + "/revoke", page(keys.revoke_key), methods=_POST),
     Route("/console/files", page(files.list_files, operation=Operation.FILES)),
     Route(UPLOADS + "file", page(files.upload_file, operation=Operation.FILES), methods=_POST),
     Route(_FILE + "/content", page(files.download_file, operation=Operation.FILES)),
@@ -45,13 +53,18 @@ ROUTES = [
     Route("/console/batches", page(batches.list_batches, operation=Operation.BATCHES)),
     Route("/console/batches/new", page(batches.show_upload, operation=Operation.BATCHES)),
     Route(UPLOADS + "batch", page(batches.upload_input, operation=Operation.BATCHES), methods=_POST),
+    Route(UPLOADS + "batch", page(batches.return_to_upload, operation=Operation.BATCHES)),
     Route("/console/batches/start", page(batches.start_batch, operation=Operation.BATCHES), methods=_POST),
     Route(_BATCH, page(batches.show_batch, operation=Operation.BATCHES)),
     Route(_BATCH + "/cancel", page(batches.cancel_batch, operation=Operation.BATCHES), methods=_POST),
-    Route("/console/vector-stores", page(files.list_stores, operation=Operation.FILE_SEARCH)),
-    Route(_STORE, page(files.show_store, operation=Operation.FILE_SEARCH)),
-    Route(_STORE + "/search", page(files.search_store, operation=Operation.FILE_SEARCH), methods=_POST),
-    Route(_STORE + "/delete", page(files.delete_store, operation=Operation.FILE_SEARCH), methods=_POST),
+    Route("/console/vector-stores", page(stores.list_stores, operation=Operation.FILE_SEARCH)),
+    Route("/console/vector-stores", page(stores.create_store, operation=Operation.FILE_SEARCH), methods=_POST),
+    Route(_STORE, page(stores.show_store, operation=Operation.FILE_SEARCH)),
+    Route(_STORE + "/add", page(stores.add_file, operation=Operation.FILE_SEARCH), methods=_POST),
+    Route(_STORE + "/remove", page(stores.remove_file, operation=Operation.FILE_SEARCH), methods=_POST),
+    Route(_STORE_UPLOAD, page(stores.upload_file, operation=Operation.FILE_SEARCH), methods=_POST),
+    Route(_STORE + "/search", page(stores.search_store, operation=Operation.FILE_SEARCH), methods=_POST),
+    Route(_STORE + "/delete", page(stores.delete_store, operation=Operation.FILE_SEARCH), methods=_POST),
     Route("/console/responses", page(responses.list_responses, operation=Operation.RESPONSES)),
     Route(_RESPONSE, page(responses.show_response, operation=Operation.RESPONSES)),
     Route(_RESPONSE + "/delete", page(responses.delete_response, operation=Operation.RESPONSES), methods=_POST),

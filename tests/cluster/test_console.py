@@ -44,10 +44,10 @@ async def test_a_model_answers_in_the_playground_and_a_batch_ends(service: Servi
             await browsing.open(f"/console/{path}".rstrip("/"))
             await browsing.look("real-" + (path.replace("/", "-") or "overview"))
         await browsing.open("/console/responses")
-        await page.get_by_role("link", name="resp_").first.wait_for()
+        await page.get_by_role("link", name="Say this is a test.").first.wait_for()
         await browsing.open("/console/keys")
-        await page.get_by_text("Rotate", exact=True).click()
-        await page.get_by_role("button", name="Make a new secret").click()
+        await page.get_by_role("button", name="Rotate").first.click()
+        await page.get_by_role("button", name="Create a new secret").click()
         rotated = await page.locator("#secret").text_content()
         await asyncio.sleep(1.5)  # For so long a replica may take the old secret.
         await browsing.open("/console/keys")

@@ -1,12 +1,15 @@
 """The account's stored responses and conversations: listed, shown, deleted."""
 
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from starlette.responses import Response
 
 from deployments.state.responses.values import ConversationMissing, Item, StoredTurn, TurnMissing
-from serve_app.console.visit import Visit, redirect
+from serve_app.console.visit import Visit, may_read_usage, redirect
 from serve_app.errors.api import NotFound
+from serve_app.operations.responses.events.writer import request_id_of
 from serve_app.operations.responses.storage import Storage
 from serve_app.routes import conversations, responses
 
@@ -17,13 +20,16 @@ _NO_CONVERSATION = "This account has no such conversation."
 
 
 async def list_responses(visit: Visit) -> Response:
-    """Show the responses, newest first, each below its predecessor."""
+    """Show the responses, newest first, each below its predecessor; an `id` that is asked for leads to its page."""
+    if visit.query("id").strip():
+        return redirect(f"/console/responses/{quote(visit.query('id').strip(), safe='')}")
     try:
         turns, has_more = await _storage(visit).responses.list_turns(visit.account, _PAGE_SIZE, visit.after)
     except TurnMissing:
         raise NotFound(_NO_RESPONSE) from None
     more = turns[-1].id if has_more else ""
-    return visit.page("responses.html", trees=_trees(turns), more=more)
+    asked_by = await _keys_of(visit, [turn.id for turn in turns])
+    return visit.page("responses.html", trees=_trees(turns), first_words=_first_words, asked_by=asked_by, more=more)
 
 
 async def show_response(visit: Visit) -> Response:
@@ -32,7 +38,9 @@ async def show_response(visit: Visit) -> Response:
     if turn is None:
         raise NotFound(_NO_RESPONSE)
     said = [_said(item) for item in turn.items]
-    return visit.page("response.html", turn=turn, said=said)
+    asked_by = (await _keys_of(visit, [turn.id])).get(turn.id)
+    request_id = request_id_of(turn.id) if may_read_usage(visit.principal) else None
+    return visit.page("response.html", turn=turn, said=said, asked_by=asked_by, request_id=request_id)
 
 
 async def delete_response(visit: Visit) -> Response:
@@ -42,13 +50,18 @@ async def delete_response(visit: Visit) -> Response:
 
 
 async def list_conversations(visit: Visit) -> Response:
-    """Show the conversations, newest first."""
+    """Show the conversations, newest first; an `id` that is asked for leads to its page."""
+    if visit.query("id").strip():
+        return redirect(f"/console/conversations/{quote(visit.query('id').strip(), safe='')}")
+    store = _storage(visit).conversations
     try:
-        found, has_more = await _storage(visit).conversations.list_conversations(visit.account, _PAGE_SIZE, visit.after)
+        found, has_more = await store.list_conversations(visit.account, _PAGE_SIZE, visit.after)
     except ConversationMissing:
         raise NotFound(_NO_CONVERSATION) from None
     more = found[-1].id if has_more else ""
-    return visit.page("conversations.html", conversations=found, more=more)
+    firsts = await store.first_items(visit.account, [one.id for one in found])
+    words = {conversation_id: _words_of([item]) for conversation_id, item in firsts.items()}
+    return visit.page("conversations.html", conversations=found, words=words, more=more)
 
 
 async def show_conversation(visit: Visit) -> Response:
@@ -88,6 +101,29 @@ def _trees(turns: list[StoredTurn]) -> list[dict[str, Any]]:
         else:
             before["later"].insert(0, nodes[turn.id])
     return roots
+
+
+async def _keys_of(visit: Visit, response_ids: Sequence[str]) -> dict[str, str]:
+    """Return the names of the keys that asked for responses; only those that the request log still has."""
+    if not may_read_usage(visit.principal):
+        return {}
+    requests = {request_id_of(response_id): response_id for response_id in response_ids}
+    records = await visit.services.request_log.find_all(visit.account, list(requests))
+    keys = await visit.services.keys.find_all(list({record.key_id for record in records.values() if record.key_id}))
+    return {
+        requests[request_id]: keys[record.key_id].name
+        for request_id, record in records.items()
+        if record.key_id in keys
+    }
+
+
+def _first_words(turn: StoredTurn) -> str:
+    return _words_of(turn.items)
+
+
+def _words_of(items: Sequence[Item]) -> str:
+    """Return the text of the first message, "" if there is none; templates shorten it."""
+    return next((said["text"] for item in items if item.get("type") == "message" and (said := _said(item))["text"]), "")
 
 
 def _said(item: Item) -> dict[str, str]:

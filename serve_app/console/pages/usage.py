@@ -1,132 +1,187 @@
-"""The overview (requests, tokens, errors, cost, latencies and limits in use) and the request log. Never content."""
+"""Usage between two dates, by model, key or account: figures, stacked bars, a table, and the same as CSV."""
 
+import csv
+import io
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 
-import orjson
 from starlette.responses import Response
 
 from deployments.state.database.tables.usage import Width
-from deployments.state.usage.reading import UsageFilter, UsageSum
-from deployments.state.usage.record import CLIENT_CLOSED_REQUEST, RequestRecord
-from deployments.state.usage.request_log import RequestFilter, UnknownCursor
-from deployments.state.usage.rollups import WIDTH_S, start_of
-from serve_app.console.pages.models import visible_cards
-from serve_app.console.visit import Visit, may_read_usage
-from serve_app.errors.api import BadRequest, NotFound
+from deployments.state.usage.reading import Group, UsageFilter, UsageSum
+from deployments.state.usage.rollups import KEPT_S, WIDTH_S
+from serve_app.console.pages.figures import Figures, Series, accounts_of, add_up, chart, cost_of, has_prices
+from serve_app.console.rendering import show_machine_time
+from serve_app.console.visit import HEADERS, Visit
+from serve_app.errors.api import BadRequest
 
-SPANS: dict[str, tuple[str, Width, int]] = {
-    "hour": ("Last hour", "1m", 3_600),
-    "day": ("Last day", "1h", 86_400),
-    "month": ("Last 30 days", "1d", 30 * 86_400),
-}
-"""The spans that can be shown: name, width of the periods, and seconds."""
-_PICO = 10**12
-_PAGE_SIZE = 50
-_STATES = {"": None, "ok": False, "error": True}
-_REASONS = {
-    400: "The body or a parameter was not valid.",
-    401: "The API key was not accepted.",
-    403: "The scopes or the retention policy of the key do not allow it.",
-    404: "There is no such object, path or model.",
-    408: "The body arrived too slowly.",
-    413: "The body was too large.",
-    429: "A limit of the key was used up, or the model was at capacity.",
-    CLIENT_CLOSED_REQUEST: "The client disconnected before its answer was complete.",
-    500: "The service failed. The operator can find the request id in the log.",
-    503: "A part that the request needs was away. Try again.",
-}
+GROUPS: Mapping[str, Group] = {"model": "model", "key": "key_id", "account": "account"}
+MEASURES = {"calls": "Model calls", "tokens": "Tokens", "cost": "Cost"}
+_DEFAULT_DAYS = 30
+_MAX_DAYS = 366
+_HOURLY_DAYS = 3
+"""So short a range is shown by the hour."""
+_MAX_SERIES = 5
+_NO_MODEL = ""
 
 
-async def show_overview(visit: Visit) -> Response:
-    """Show the figures of a span, live. A key that may not read usage sees its limits only."""
-    span = visit.query("span") if visit.query("span") in SPANS else "hour"
-    values: dict[str, Any] = {"span": span, "spans": SPANS, "quota": visit.services.admission.quota(visit.principal)}
-    values |= await _figures(visit, span) if may_read_usage(visit.principal) else {"totals": None}
-    return visit.page("overview_figures.html" if visit.is_fragment else "overview.html", **values)
+@dataclass(frozen=True)
+class Range:
+    """The days from `first` to `last` (UTC), both shown."""
+
+    first: date
+    last: date
+
+    @property
+    def start(self) -> int:
+        """The first second, in Unix seconds."""
+        return _second_of(self.first)
+
+    @property
+    def end(self) -> int:
+        """The first second after it."""
+        return _second_of(self.last + timedelta(days=1))
+
+    def width(self, now: float) -> Width:
+        """Return the width of its periods: hours for a short range that hours are still kept of."""
+        is_short = (self.last - self.first).days < _HOURLY_DAYS
+        return "1h" if is_short and self.start > now - (KEPT_S["1h"] or 0) else "1d"
 
 
-def _accounts_of(visit: Visit) -> tuple[str, ...] | None:
-    """Return the accounts of a page: the session's own; for operators the chosen account, or None for all."""
-    if not visit.principal.is_admin:
-        return (visit.account,)
-    asked = visit.query("account").strip()
-    return (asked,) if asked else None
-
-
-async def _figures(visit: Visit, span: str) -> dict[str, Any]:
-    usage, accounts = visit.services.usage, _accounts_of(visit)
-    _, width, seconds = SPANS[span]
-    end = start_of(time.time(), width) + WIDTH_S[width]
-    start, where = end - seconds, UsageFilter(accounts=accounts)
-    (totals,) = await usage.totals(width, start, end, where=where)
-    by_model = await usage.totals(width, start, end, group_by=("model",), where=where)
-    periods = await usage.buckets(width, start, end, where=where)
-    latency = await usage.latency(width, start, end, accounts=accounts, by_model=False, as_one=True)
-    return {
-        "totals": totals,
-        "cost": totals.cost / _PICO,
-        "models": [(one, one.cost / _PICO) for one in sorted(by_model, key=lambda one: -one.num_requests) if one.model],
-        "latency": {one.metric: one for one in latency},
-        "charts": _charts(periods, start, end, WIDTH_S[width]),
-        "account": accounts[0] if accounts else "",
-    }
-
-
-def _charts(periods: Sequence[UsageSum], start: int, end: int, step: int) -> list[tuple[str, str]]:
-    """Return the title and the data (JSON) of each chart, with all periods of a span."""
-    times = list(range(start, end, step))
-    by_start = {one.start: one for one in periods}
-    found = [by_start.get(at, UsageSum(start=at)) for at in times]
-
-    def chart(*series: tuple[str, str]) -> str:
-        drawn = [{"label": label, "values": [getattr(one, name) for one in found]} for label, name in series]
-        return orjson.dumps({"times": times, "series": drawn}).decode()
-
-    return [
-        ("Requests", chart(("All", "num_requests"), ("Errors", "num_errors"))),
-        ("Tokens", chart(("In", "prompt_tokens"), ("Out", "completion_tokens"))),
-    ]
-
-
-async def list_requests(visit: Visit) -> Response:
-    """Show the request log, newest first."""
-    accounts = _accounts_of(visit)
-    state = visit.query("state") if visit.query("state") in _STATES else ""
-    given = {name: visit.query(name).strip() for name in ("model", "code", "request_id", "batch_id")}
-    where = RequestFilter(
-        account=accounts[0] if accounts else None,
-        is_error=_STATES[state],
-        model=given["model"] or None,
-        code=given["code"] or None,
-        request_id=given["request_id"] or None,
-        batch_id=given["batch_id"] or None,
+async def show_usage(visit: Visit) -> Response:
+    """Show the usage of the chosen days and group; `format=csv` sends it by period as a file."""
+    chosen, group = _range_of(visit), _group_of(visit)
+    measure = visit.query("measure") if visit.query("measure") in MEASURES else "calls"
+    where = UsageFilter(accounts=accounts_of(visit))
+    width = chosen.width(time.time())
+    if visit.query("format") == "csv":
+        return await _export(visit, chosen, width, group, where)
+    sums = await visit.services.usage.totals(
+        width, chosen.start, chosen.end, group_by=("model", GROUPS[group]), where=where
     )
+    figures, rows = add_up(sums), _rows(sums, GROUPS[group])
+    names = await _names(visit, group, [value for value, _ in rows])
+    periods = await visit.services.usage.buckets(
+        width, chosen.start, chosen.end, group_by=(GROUPS[group],), where=replace(where, has_run=True)
+    )
+    largest = [one for one, figure in rows if figure.calls.num_requests][:_MAX_SERIES]
+    times = range(chosen.start, min(chosen.end, int(time.time()) + 1), WIDTH_S[width])
+    return visit.page(
+        "usage.html",
+        chosen=chosen,
+        group=group,
+        groups=[one for one in GROUPS if one != "account" or visit.principal.is_admin],
+        measure=measure,
+        measures=MEASURES,
+        account=visit.query("account").strip(),
+        figures=figures,
+        has_prices=has_prices(visit, figures),
+        rows=[(names.get(value, value), figure) for value, figure in rows],
+        chart=_chart(periods, times, GROUPS[group], largest, names, measure),
+        kept=visit.request.url.include_query_params(format="csv").query,
+    )
+
+
+def _range_of(visit: Visit) -> Range:
+    """Return the chosen days, by default the last 30.
+
+    Raises:
+        BadRequest: a date is not valid, or they are too far apart.
+    """
+    today = datetime.now(UTC).date()
     try:
-        page = await visit.services.request_log.page(where, _PAGE_SIZE, visit.after)
-    except UnknownCursor:
-        raise BadRequest("This page of the log does not exist.") from None
-    kept = visit.request.url.include_query_params(after="x").remove_query_params("after").query
-    values: dict[str, Any] = {"records": page.records, "more": page.next_cursor or "", "kept": kept}
-    values |= {"given": given, "state": state, "models": visible_cards(visit), "account": visit.query("account")}
-    return visit.page("request_rows.html" if visit.is_fragment else "requests.html", **values)
+        last = min(date.fromisoformat(visit.query("to")), today) if visit.query("to") else today
+        earliest = last - timedelta(days=_DEFAULT_DAYS - 1)
+        first = date.fromisoformat(visit.query("from")) if visit.query("from") else earliest
+        chosen = Range(first, last)
+        is_valid = 0 <= (last - first).days < _MAX_DAYS and chosen.start >= 0
+    except (ValueError, OverflowError):
+        raise BadRequest("A date is not valid. Write it like 2026-01-31.") from None
+    if not is_valid:
+        raise BadRequest(f"Choose a first day that is not after the last one, and at most {_MAX_DAYS} days.")
+    return chosen
 
 
-async def show_request(visit: Visit) -> Response:
-    """Show one request: its timeline, and the reason if it was refused."""
-    accounts, request_id = _accounts_of(visit), visit.request.path_params["request_id"]
-    where = RequestFilter(account=accounts[0] if accounts else None, request_id=request_id)
-    page = await visit.services.request_log.page(where, 1)
-    if not page.records:
-        raise NotFound("This account has no such request, or it is too old.")
-    record = page.records[0]
-    reason = None if record.status < 400 else _REASONS.get(record.status, "It was refused.")
-    return visit.page("request.html", record=record, reason=reason, speed=_speed(record), cost=record.cost / 10**12)
+def _second_of(day: date) -> int:
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
 
 
-def _speed(record: RequestRecord) -> float | None:
-    """Return the tokens per second after the first token, None if unknown."""
-    if record.ttft_s is None or record.completion_tokens < 2 or record.total_s <= record.ttft_s:
-        return None
-    return (record.completion_tokens - 1) / (record.total_s - record.ttft_s)
+def _group_of(visit: Visit) -> str:
+    asked = visit.query("group")
+    return asked if asked in GROUPS and (asked != "account" or visit.principal.is_admin) else "model"
+
+
+def _rows(sums: Sequence[UsageSum], group: Group) -> list[tuple[str, Figures]]:
+    """Return the figures of each group, the one with the most model calls first; requests without a model are last."""
+    parts: dict[str, list[UsageSum]] = {}
+    for one in sums:
+        parts.setdefault(getattr(one, group) or "", []).append(one)
+    rows = [(value, add_up(found)) for value, found in parts.items()]
+    return sorted(rows, key=lambda row: (-row[1].calls.num_requests, -row[1].other.num_requests, row[0]))
+
+
+async def _names(visit: Visit, group: str, values: Sequence[str]) -> dict[str, str]:
+    """Return the names of the groups that have one beside their id."""
+    if group == "key":
+        found = await visit.services.keys.find_all(values)
+        return {key_id: f"{key.name} ({key.display})" for key_id, key in found.items()}
+    return {_NO_MODEL: "no model"} if group == "model" else {}
+
+
+def _chart(
+    periods: Sequence[UsageSum], times: range, group: Group, largest: Sequence[str], names: Mapping[str, str], by: str
+) -> str:
+    """Return the bars of a measure: the `largest` groups, and all others together."""
+    values: dict[tuple[str, int], float] = {}
+    for one in periods:
+        value = getattr(one, group) or ""
+        place = (value if value in largest else "", one.start)
+        values[place] = values.get(place, 0) + _measure(one, by)
+    labels = {value: names.get(value, value) for value in largest}
+    if any(value not in largest for value, _ in values):
+        labels[""] = "others"
+    series = [Series(label, [values.get((value, at), 0) for at in times]) for value, label in labels.items()]
+    return chart(times, series)
+
+
+def _measure(one: UsageSum, by: str) -> float:
+    if by == "cost":
+        return cost_of(one)
+    return one.num_requests if by == "calls" else one.prompt_tokens + one.completion_tokens
+
+
+_COUNTS = ("num_errors", "prompt_tokens", "cached_tokens", "completion_tokens")
+
+
+async def _export(visit: Visit, chosen: Range, width: Width, group: str, where: UsageFilter) -> Response:
+    """Return a line for each period and group that has requests; other requests have a column of their own."""
+    column = GROUPS[group]
+    calls, other = [
+        {
+            (one.start, getattr(one, column) or ""): one
+            for one in await visit.services.usage.buckets(
+                width, chosen.start, chosen.end, group_by=(column,), where=replace(where, **kind)
+            )
+        }
+        for kind in ({"has_run": True}, {"models": (_NO_MODEL,)})
+    ]
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["start_time", column, "model_calls", *_COUNTS, "other_requests", "cost"])
+    for place in sorted({*calls, *other}):
+        one, beside = calls.get(place, UsageSum(0)), other.get(place, UsageSum(0))
+        counts = [getattr(one, name) for name in _COUNTS]
+        writer.writerow(
+            [
+                show_machine_time(place[0]),
+                place[1],
+                one.num_requests,
+                *counts,
+                beside.num_requests,
+                f"{cost_of(one):.6f}",
+            ]
+        )
+    headers = {**HEADERS, "content-disposition": f'attachment; filename="usage-{chosen.first}-{chosen.last}.csv"'}
+    return Response(text.getvalue(), headers=headers, media_type="text/csv")

@@ -26,6 +26,11 @@ def response_id_of(request_id: str) -> str:
     return f"resp_{request_id.removeprefix('req_')}"
 
 
+def request_id_of(response_id: str) -> str:
+    """Return the id of the request that a response answers."""
+    return f"req_{response_id.removeprefix('resp_')}"
+
+
 def type_of(event: bytes) -> bytes:
     """Return the type of a written event."""
     return event[_TYPE_AT : event.index(b'"', _TYPE_AT)]

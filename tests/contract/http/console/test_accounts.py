@@ -47,6 +47,7 @@ async def fill(world, visitor, secrets, account):
     conversation = await client.conversations.create(metadata={"topic": f"topic of {account}"})
     request_id = f"req_of_{account}"
     await UsageStore(world.keys._database).add([record(request_id, account)])
+    key, _ = await world.keys.create(NewKey(account=account, name=f"spare of {account}", tier="standard"))
     return {
         "file_id": file.id,
         "batch_id": batch.id,
@@ -54,6 +55,7 @@ async def fill(world, visitor, secrets, account):
         "response_id": response.id,
         "conversation_id": conversation.id,
         "request_id": request_id,
+        "key_id": key.key_id,
     }
 
 
@@ -84,7 +86,8 @@ async def ids(world, visit, secrets):
 PAGES = [
     route.path
     for route in ROUTES
-    if "GET" in (route.methods or ()) and not route.path.startswith(("/console/static", "/console/sign-in"))
+    if "GET" in (route.methods or ())
+    and not route.path.startswith(("/console/static", "/console/sign-in", "/console/upload", "/console/{path"))
 ]
 FORMS = [
     route.path
@@ -115,7 +118,7 @@ async def test_a_form_changes_nothing_of_another_account(visit, secrets, ids, pa
     await owner.sign_in(secrets["acct_two"])
     answer = await browser.send(path.format(**ids["acct_two"]), query="text")
     assert answer.status_code == 404
-    page = path.rpartition("/")[0].format(**ids["acct_two"])
+    page = path.rpartition("/")[0].replace("/upload/", "/").format(**ids["acct_two"])
     await owner.read(page + ("/content" if "/files/" in page else ""))
 
 
@@ -127,8 +130,9 @@ async def test_a_page_shows_what_the_account_has(visit, secrets, ids):
         ("/console/vector-stores", "store of acct_one"),
         (f"/console/responses/{ids['acct_one']['response_id']}", "said by acct_one"),
         ("/console/conversations", "topic of acct_one"),
-        ("/console/requests", "req_of_acct_o"),
+        ("/console/requests", "req_of_acct_one"),
         ("/console", ">9 <small>"),
+        ("/console/usage", MODEL),
         ("/console/models", MODEL),
         ("/console/keys", "key of acct_one"),
         (f"/console/batches/{ids['acct_one']['batch_id']}", "validating"),
@@ -180,7 +184,8 @@ async def test_a_key_without_the_scope_sees_neither_usage_nor_the_log(world, vis
     await browser.sign_in(secrets["acct_one"])
     holder = world.gatekeeper.principals[secrets["acct_one"]]
     world.gatekeeper.principals[secrets["acct_one"]] = replace(holder, operations=frozenset({"chat"}))
-    assert "Tokens in" not in await browser.read("/console")
+    assert "Prompt tokens" not in await browser.read("/console")
+    await browser.read("/console/usage", 403)
     await browser.read("/console/requests", 403)
     await browser.read("/console/batches", 403)
     refused = await browser.http.post(
@@ -200,14 +205,16 @@ async def test_a_key_with_scopes_gets_no_secret_and_one_without_usage_sees_no_ot
     await browser.sign_in(secrets["acct_one"])
     holder = world.gatekeeper.principals[secrets["acct_one"]]
     page = await browser.read("/console/keys")
-    assert "Make a new secret" in page
+    assert "Create a new secret" in page
     assert other.name in page
     world.gatekeeper.principals[secrets["acct_one"]] = replace(holder, **scopes)
     page = await browser.read("/console/keys")
-    assert "Make a new secret" not in page
+    assert "Create a new secret" not in page
     assert holder.key_id in page
     assert (other.name in page) is ("operations" not in scopes)
-    assert (await browser.send("/console/keys/rotate", overlap="0")).status_code == 403
+    path = f"/console/keys/{holder.key_id}"
+    for form in ("/console/keys", path, path + "/rotate", path + "/revoke"):
+        assert (await browser.send(form, overlap="0", name="more")).status_code == 403
 
 
 async def test_an_operator_whose_key_expires_issues_no_admin_key_that_lasts(world, visit, secrets, key_store):
@@ -310,15 +317,9 @@ async def test_a_batch_that_ends_shows_the_errors_of_its_lines(world, visit, sec
         },
     ]
     content = "\n".join(json.dumps(one) for one in lines).encode()
-    checked = await browser.http.post(
-        f"/console/upload/batch?csrf={browser.csrf}",
-        files={"file": ("in.jsonl", content)},
-        data={"purpose": "batch"},
-        headers=FORM,
-    )
-    assert "is ready" in checked.text
-    file_id = re.search(r'name="file" value="([^"]+)"', checked.text)[1]
-    started = await browser.send("/console/batches/start", file=file_id, endpoint="/v1/chat/completions")
+    # The form for files would refuse the bad line.
+    file = await world.client(secrets["acct_one"]).files.create(file=("in.jsonl", content), purpose="batch")
+    started = await browser.send("/console/batches/start", file=file.id, endpoint="/v1/chat/completions")
     place = started.headers["location"]
     while 'data-status="completed"' not in (text := await browser.read(place)):  # noqa: ASYNC110 - a browser polls.
         await asyncio.sleep(0.05)

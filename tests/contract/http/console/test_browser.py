@@ -14,6 +14,7 @@ from tests.waiting import eventually
 
 PAGES = (
     "",
+    "usage",
     "requests",
     "models",
     "keys",
@@ -86,7 +87,7 @@ async def test_an_account_holder_uses_every_page(world, site, secrets, tmp_path)
             assert words in await page.locator("[role=tabpanel]:visible").text_content()
         await browsing.look("playground")
         await browsing.open("/console/responses")
-        await page.get_by_role("link", name="resp_").first.click()
+        await page.get_by_role("link", name="Say hello").first.click()
         await page.get_by_text("Hello there!").last.wait_for()
         await browsing.look("response")
 
@@ -102,7 +103,7 @@ async def test_an_account_holder_uses_every_page(world, site, secrets, tmp_path)
         await page.get_by_text("good.jsonl is ready").wait_for()
         await page.get_by_role("button", name="Start the batch").click()
         await page.locator("#batch[data-status=completed]").wait_for()
-        await page.get_by_text("20 of 20 lines").wait_for()
+        await page.get_by_text("Lines completed: 20 of 20").wait_for()
         await browsing.look("batch")
         async with page.expect_download() as download:
             await page.get_by_role("link", name="Download the output").click()
@@ -127,8 +128,8 @@ async def test_an_account_holder_uses_every_page(world, site, secrets, tmp_path)
         await page.get_by_role("button", name="Dark").click()
         assert await page.locator("html").get_attribute("data-theme") == "dark"
         await browsing.open("/console/keys")
-        await page.get_by_text("Rotate", exact=True).click()
-        await page.get_by_role("button", name="Make a new secret").click()
+        await page.get_by_role("button", name="Rotate").first.click()
+        await page.get_by_role("button", name="Create a new secret").click()
         secret = await page.locator("#secret").text_content()
         assert secret.startswith("sk-manta-")
         assert secret != secrets["acct_one"]

@@ -139,7 +139,7 @@ async def test_a_form_without_the_token_of_its_session_is_refused(visit, secrets
     await other.sign_in(secrets["acct_two"])
     for token in ("", "0" * 64, other.csrf, "\ud800"):
         answer = await browser.http.post(
-            "/console/keys/rotate",
+            "/console/keys",
             content=f"csrf={token!r}&overlap=0",
             headers={**FORM, "content-type": "application/x-www-form-urlencoded"},
         )
