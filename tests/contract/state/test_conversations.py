@@ -2,6 +2,7 @@
 
 import pytest
 
+from deployments.state.responses.conversations import MAX_FIRST_BYTES
 from deployments.state.responses.values import ConversationMissing
 from tests.contract.state.turns import DAY, ME, OTHER, begin, message, save, stores, turn
 
@@ -39,6 +40,19 @@ async def test_conversations_are_kept_changed_and_destroyed(stores):
     ):
         with pytest.raises(ConversationMissing):
             await call
+
+
+async def test_the_first_item_of_each_conversation_is_found(stores):
+    until = stores.clock() + DAY
+    first = await stores.conversations.create(ME, {}, [message("m1", words="One."), message("m2")], expires_at=until)
+    empty = await stores.conversations.create(ME, {}, [], expires_at=until)
+    large = await stores.conversations.create(
+        ME, {}, [message("m3", words="x" * MAX_FIRST_BYTES), message("m4")], expires_at=until
+    )
+    await stores.conversations.delete_item(ME, first.id, "m1")
+    ids = [first.id, empty.id, large.id, "conv_none"]
+    assert await stores.conversations.first_items(ME, ids) == {first.id: message("m2")}
+    assert await stores.conversations.first_items(OTHER, ids) == {}
 
 
 async def test_conversation_items_are_listed_in_pages_both_ways(stores):

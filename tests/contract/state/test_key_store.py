@@ -51,6 +51,28 @@ async def test_an_enterprise_key_without_limits_is_refused(store: KeyStore) -> N
         await store.create(NewKey(tier="enterprise", tokens_per_minute=1))
 
 
+async def test_no_more_keys_are_created_at_once_than_there_is_room_for(store: KeyStore) -> None:
+    first, _ = await store.create(NewKey(account="acme"))
+    await store.create(NewKey(account="other"))
+    made = await asyncio.gather(
+        *(store.create(NewKey(account="acme"), max_keys=3) for _ in range(5)), return_exceptions=True
+    )
+    refused = [one for one in made if isinstance(one, KeyRefused)]
+    assert len(refused) == 3
+    assert "3 keys, which is the limit" in str(refused[0])
+    await store.revoke(first.key_id)
+    await store.create(NewKey(account="acme"), max_keys=3)
+    assert len(await store.list_keys("acme")) == 3
+
+
+async def test_keys_are_found_by_their_ids(store: KeyStore) -> None:
+    keys = [(await store.create(NewKey(account=account)))[0] for account in ("acme", "other", "acme")]
+    await store.revoke(keys[0].key_id)
+    found = await store.find_all([keys[0].key_id, keys[1].key_id, "key_none"])
+    assert sorted(found) == sorted(key.key_id for key in keys[:2])
+    assert found[keys[1].key_id] == keys[1]
+
+
 async def test_a_key_that_is_over_before_it_begins_is_refused(store: KeyStore, clock: TestClock) -> None:
     with pytest.raises(KeyRefused, match="in the past"):
         await store.create(NewKey(expires_at=clock() - 1))

@@ -11,6 +11,7 @@ from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.messages import TransportDown
 from deployments.state.database.clock import PastClock
 from deployments.state.database.connection import Database
+from deployments.state.usage.request_log import RequestLogReader
 from deployments.state.usage.store import LogTrim, UsageRow, UsageStore
 from tests.contract.state.processes import DirectTransport, kill, resolved, start
 from tests.contract.state.records import NOON, record
@@ -49,6 +50,14 @@ async def test_tokens_that_did_not_count_are_kept_and_added_up(database: Databas
     assert (row.prompt_tokens, row.completion_tokens, row.discounted_tokens) == (20, 10, 7)
     seen = await store.last_requests("key_1")
     assert sorted(seen, key=lambda one: one.request_id) == [flex, record(2)]
+
+
+async def test_requests_of_an_account_are_found_by_their_ids(database: Database) -> None:
+    store = UsageStore(database)
+    refused = record(1, status=400, code="invalid_value", param="messages[0].content")
+    await store.add([refused, record(2), record(3, account="other")])
+    ids = [record(number).request_id for number in (1, 3, 4)]
+    assert await RequestLogReader(database).find_all("acme", ids) == {refused.request_id: refused}
 
 
 async def test_a_record_that_arrives_twice_is_counted_once(database: Database) -> None:
