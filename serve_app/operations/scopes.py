@@ -104,8 +104,8 @@ _TIME_AND_PLACE: Mapping[str, _Bound] = {
 }
 _REACH: Mapping[str, _Bound] = {
     "tier": (str.__eq__, "cannot be used for a key of another tier"),
-    "requests_per_minute": (_at_most, "cannot be used for a key with more requests a minute than its own"),
-    "tokens_per_minute": (_at_most, "cannot be used for a key with more tokens a minute than its own"),
+    "requests_per_minute": (_at_most, "cannot be used for a key with more requests per minute than its own"),
+    "tokens_per_minute": (_at_most, "cannot be used for a key with more tokens per minute than its own"),
     "operations": (_is_covered, "cannot be used for a key with other operations than its own"),
     "models": (_are_covered_models, "cannot be used for a key with other models than its own"),
     "retention": (_keeps_no_more, "cannot be used for a key that stores content for longer than its own"),

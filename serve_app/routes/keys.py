@@ -123,7 +123,7 @@ async def change_key(keys: KeyStore, principal: Principal, key_id: str, change: 
 
     Raises:
         KeyNotFound, KeyRefused: as `KeyStore.limit` does.
-        PermissionDenied: the changed key would be an admin key with more than `principal` has.
+        PermissionDenied: the changed key would have more than `principal` may give.
     """
     key = await keys.show(key_id)
     check_within(principal, replace(key, **change.model_dump(include=change.model_fields_set)))
@@ -148,7 +148,7 @@ async def renew_secret(
 
     Raises:
         KeyNotFound, KeyRefused: as `KeyStore.rotate` does.
-        PermissionDenied: it is an admin key with more than `principal` has.
+        PermissionDenied: the key may do more than `principal` may give.
     """
     check_within(principal, await keys.show(key_id))
     return await keys.rotate(key_id, overlap_s, by=by)
