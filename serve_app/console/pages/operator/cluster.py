@@ -52,7 +52,7 @@ async def show_cluster(visit: Visit) -> Response:
 
 
 async def _load(visit: Visit, now: float) -> dict[str, Any]:
-    """Return the figures of the last hour, and the accounts with the most tokens since midnight (UTC)."""
+    """Return the figures of the last hour, and the largest accounts by tokens since midnight (UTC)."""
     usage, ran = visit.services.usage, UsageFilter(has_run=True)
     end = start_of(now, "1m") + WIDTH_S["1m"]
     (hour,) = await usage.totals("1m", end - _HOUR_S, end, where=ran)

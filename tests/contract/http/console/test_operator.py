@@ -13,7 +13,10 @@ from serve_app.console.pages.operator import cluster as home
 from serve_app.console.routes import ROUTES
 from serve_app.telemetry.series import PART_UP
 from tests.contract.http.answers import MODEL
+from tests.contract.http.conftest import serve
+from tests.contract.http.console.browser import browse
 from tests.contract.http.console.test_accounts import HOSTILE, fill, record
+from tests.contract.http.console.test_browser import sign_in
 from tests.twins.cluster import ClusterTwin
 
 FORMS = [route.path for route in ROUTES if "POST" in (route.methods or ()) and "/operator" in route.path]
@@ -337,3 +340,34 @@ async def test_the_figures_of_the_home_are_those_of_today(operator, key_store):
     text = await operator.read("/console/operator")
     assert "acct_old" not in text
     assert "No model has been called today" in text
+
+
+REACHED = """
+buttons => buttons.every(button => {
+  button.scrollIntoView({ block: "center" });
+  const box = button.getBoundingClientRect();
+  const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+  return box.left >= 0 && box.right <= innerWidth && button.contains(top);
+})
+"""
+"""Whether a pointer reaches each of the buttons without scrolling to the side."""
+
+
+async def test_the_actions_of_rows_are_in_view_on_every_screen(world, visit, secrets, key_store):
+    await fill(world, visit(), secrets, "acct_two")
+    names = ("nightly job of the department of research", "a@b.example.com and some more words")
+    for name in names:
+        await key_store.create(NewKey(account="acct_two", name=name, tokens_per_minute=10**12, models=["demo/*"]))
+    pages = {"keys": 2 * 5, "accounts/acct_two": 2 * 3 + 2, "batches": 2}
+    async with serve(world.app()) as address, browse(address) as browsing:
+        page = browsing.page
+        await sign_in(browsing, secrets["ops"])
+        for width in (390, 1280, 1400, 1920):
+            await page.set_viewport_size({"width": width, "height": 860})
+            for path, num_actions in pages.items():
+                await browsing.open(f"/console/operator/{path}")
+                actions = page.locator("td.actions > button")
+                assert await actions.count() == num_actions, path
+                assert await actions.evaluate_all(REACHED), f"{path} at {width}"
+                assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} at {width}"
+        assert not browsing.faults
