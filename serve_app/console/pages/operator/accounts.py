@@ -6,10 +6,10 @@ from typing import Any
 from starlette.responses import Response
 
 from deployments.limits.window import WINDOW_S
-from deployments.models.price import COST_PER_UNIT
 from deployments.state.usage.reading import UsageFilter
 from deployments.state.usage.rollups import WIDTH_S, start_of
-from serve_app.console.pages.keys import OVERLAPS
+from serve_app.console.pages.figures import add_up, cost_of, has_prices
+from serve_app.console.pages.keys import DEFAULT_OVERLAP, OVERLAPS
 from serve_app.console.session import sessions_of
 from serve_app.console.visit import Visit
 from serve_app.errors.api import NotFound
@@ -31,7 +31,7 @@ async def list_accounts(visit: Visit) -> Response:
         "operator/accounts.html",
         accounts=accounts,
         used={one.account: one for one in used},
-        costs={one.account: one.cost / COST_PER_UNIT for one in used},
+        costs={one.account: cost_of(one) for one in used},
         last_used=await visit.services.request_log.last_used("account", names),
         named=named,
         more=names[-1] if has_more else "",
@@ -61,6 +61,7 @@ async def show_account(visit: Visit) -> Response:
         last_used=await services.request_log.last_used("key_id", ids),
         now=sessions_of(services).clock(),
         overlaps=OVERLAPS,
+        default_overlap=DEFAULT_OVERLAP,
         usage=await month_of(visit, UsageFilter(accounts=(account,))),
     )
 
@@ -72,23 +73,13 @@ def days_until_now() -> tuple[int, int]:
 
 
 async def month_of(visit: Visit, where: UsageFilter) -> dict[str, Any]:
-    """Return the usage of the last 30 days in all and by model, as the figures of a page."""
+    """Return the usage of the last 30 days in all and by model, as pages show it."""
     start, end = days_until_now()
     sums = await visit.services.usage.totals("1d", start, end, group_by=("model",), where=where)
+    figures = add_up(sums)
     models = sorted((one for one in sums if one.model), key=lambda one: -one.num_requests)
-
-    def total(name: str) -> int:
-        return sum(getattr(one, name) for one in sums)
-
-    num_calls = sum(one.num_requests for one in models)
     return {
-        "models": [(one, one.cost / COST_PER_UNIT) for one in models],
-        "num_calls": num_calls,
-        "num_others": total("num_requests") - num_calls,
-        "num_errors": total("num_errors"),
-        "num_rate_limited": total("num_rate_limited"),
-        "prompt_tokens": total("prompt_tokens"),
-        "cached_tokens": total("cached_tokens"),
-        "completion_tokens": total("completion_tokens"),
-        "cost": total("cost") / COST_PER_UNIT,
+        "figures": figures,
+        "models": [(one, cost_of(one)) for one in models],
+        "has_prices": has_prices(visit, figures),
     }

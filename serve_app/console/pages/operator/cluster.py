@@ -6,10 +6,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from deployments.models.price import COST_PER_UNIT
 from deployments.state.usage.reading import UsageFilter, UsageSum
 from deployments.state.usage.request_log import NUM_SEARCHED
 from deployments.state.usage.rollups import WIDTH_S, start_of
+from serve_app.console.pages.figures import cost_of
 from serve_app.console.visit import Visit
 from serve_app.errors.api import NotFound
 from serve_app.telemetry.health import Problem, find_problems, state_of
@@ -62,7 +62,7 @@ async def _load(visit: Visit, now: float) -> dict[str, Any]:
     return {
         "hour": hour,
         "ttft": next((one.p95_s for one in latency if one.metric == "ttft"), None),
-        "accounts": [(one, _tokens(one), one.cost / COST_PER_UNIT) for one in accounts[:_NUM_SHOWN]],
+        "accounts": [(one, _tokens(one), cost_of(one)) for one in accounts[:_NUM_SHOWN]],
     }
 
 

@@ -10,7 +10,7 @@ from deployments.operations import Operation
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
 from deployments.state.usage.reading import UsageFilter
 from serve_app.console.pages.key_fields import RETENTIONS, parse_key_fields
-from serve_app.console.pages.keys import OVERLAPS
+from serve_app.console.pages.keys import DEFAULT_OVERLAP, OVERLAPS
 from serve_app.console.pages.operator.accounts import month_of
 from serve_app.console.session import sessions_of
 from serve_app.console.visit import Visit, redirect
@@ -40,6 +40,7 @@ async def list_keys(visit: Visit) -> Response:
         account=account,
         with_revoked=with_revoked,
         overlaps=OVERLAPS,
+        default_overlap=DEFAULT_OVERLAP,
         now=sessions_of(visit.services).clock(),
     )
 
@@ -122,6 +123,7 @@ async def _key_page(visit: Visit, refused: ApiError | None = None) -> Response:
         given=visit.fields if refused is not None else _form_of(visit, key),
         refused=refused,
         overlaps=OVERLAPS,
+        default_overlap=DEFAULT_OVERLAP,
         minute=used.get(key_id, (0, 0)),
         last_used=last_used.get(key_id),
         now=sessions_of(services).clock(),

@@ -358,7 +358,7 @@ async def test_the_actions_of_rows_are_in_view_on_every_screen(world, visit, sec
     names = ("nightly job of the department of research", "a@b.example.com and some more words")
     for name in names:
         await key_store.create(NewKey(account="acct_two", name=name, tokens_per_minute=10**12, models=["demo/*"]))
-    pages = {"keys": 2 * 5, "accounts/acct_two": 2 * 3 + 2, "batches": 2}
+    pages = {"keys": 2 * 6, "accounts/acct_two": 2 * 4 + 2, "batches": 2}
     async with serve(world.app()) as address, browse(address) as browsing:
         page = browsing.page
         await sign_in(browsing, secrets["ops"])
