@@ -47,7 +47,8 @@ async def list_keys(visit: Visit) -> Response:
 
 async def show_new_key(visit: Visit) -> Response:
     """Show the form for a new key."""
-    return _new_key_page(visit, {"account": visit.query("account")})
+    retention = NewKey.model_fields["retention"].default  # Without it the form would show that of the session's key.
+    return _new_key_page(visit, {"account": visit.query("account"), "retention": retention})
 
 
 async def create_key(visit: Visit) -> Response:

@@ -232,6 +232,7 @@ async def test_a_key_that_is_revoked_can_no_longer_be_changed(operator, key):
 async def test_the_form_of_a_new_key_shows_the_limits_of_the_tiers(operator):
     text = await operator.read(f"{KEY}/new?account=acct_two")
     assert 'value="acct_two"' in text
+    assert "<option selected>ephemeral</option>" in text  # Not `stored`, which the operator's own key has.
     for shown in ("200,000", "set for each key", "Limits of the tiers"):
         assert shown in text
     refused = await operator.send(KEY, account="acct_two", name="kept", tokens_per_minute="0")
