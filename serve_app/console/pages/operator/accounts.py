@@ -16,6 +16,7 @@ from serve_app.errors.api import NotFound
 
 DAYS = 30
 _PAGE_SIZE = 50
+_KEYS_SHOWN = 20
 _BATCHES_SHOWN = 5
 
 
@@ -46,13 +47,15 @@ async def show_account(visit: Visit) -> Response:
         raise NotFound("There is no such account.")
     living = [key for key in keys if key.revoked_at is None]
     batches, _ = await services.batches.list_batches(account, _BATCHES_SHOWN)
-    ids = [key.key_id for key in living]
+    shown = living[:_KEYS_SHOWN]
+    ids = [key.key_id for key in shown]
     now = time.time()
     refused = await services.request_log.num_refused(now - WINDOW_S, account)
     return visit.page(
         "operator/account.html",
         account=account,
-        keys=living,
+        keys=shown,
+        num_keys=len(living),
         num_revoked=len(keys) - len(living),
         batches=batches,
         tiers={name: services.tiers.of(name) for name in sorted({key.tier for key in living})},

@@ -98,7 +98,9 @@ async def test_the_list_of_accounts_goes_on_after_a_page(operator, key_store, mo
     assert ("acct_two" in second, "accounts/ops" in second) == (False, True)
 
 
-async def test_an_account_has_its_usage_keys_and_batches_and_nothing_of_another(world, visit, secrets, operator, key):
+async def test_an_account_has_its_usage_keys_and_batches_and_nothing_of_another(
+    world, visit, secrets, operator, key, monkeypatch
+):
     ids = await fill(world, visit(), secrets, "acct_two")
     other = await fill(world, visit(), secrets, "acct_one")
     text = await operator.read("/console/operator/accounts/acct_two")
@@ -113,6 +115,9 @@ async def test_an_account_has_its_usage_keys_and_batches_and_nothing_of_another(
         assert shown in text, shown
     for hidden in (other["batch_id"], "acct_one"):
         assert hidden not in text
+    monkeypatch.setattr("serve_app.console.pages.operator.accounts._KEYS_SHOWN", 1)
+    text = await operator.read("/console/operator/accounts/acct_two")
+    assert 'href="/console/operator/keys?account=acct_two">All 3 keys</a>' in text
     assert "There is no such account" in await operator.read("/console/operator/accounts/nobody", 404)
 
 
