@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -78,7 +79,7 @@ async def show_usage(visit: Visit) -> Response:
         account=visit.query("account").strip(),
         figures=figures,
         has_prices=has_prices(visit, figures),
-        rows=[(names.get(value, value), figure) for value, figure in rows],
+        rows=[(names.get(value, value), _place_of(group, value), one) for value, one in rows],
         chart=_chart(periods, times, GROUPS[group], largest, names, measure),
         kept=visit.request.url.include_query_params(format="csv").query,
     )
@@ -128,6 +129,13 @@ async def _names(visit: Visit, group: str, values: Sequence[str]) -> dict[str, s
         found = await visit.services.keys.find_all(values)
         return {key_id: f"{key.name} ({key.display})" for key_id, key in found.items()}
     return {_NO_MODEL: "no model"} if group == "model" else {}
+
+
+def _place_of(group: str, value: str) -> str:
+    """Return the page that shows more of a group, "" if there is none."""
+    if group == "account":
+        return f"/console/operator/accounts/{quote(value, safe='')}" if value else ""
+    return f"/console/requests?{GROUPS[group]}={quote(value, safe='')}" if value else ""
 
 
 def _chart(

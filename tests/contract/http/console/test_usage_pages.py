@@ -107,6 +107,8 @@ async def test_usage_by_group_adds_up_to_the_whole(holder, log, group, rows):
         numbers = re.findall(r'<td class="num">([\d,]+)</td>', cells)
         assert (int(numbers[0]), int(numbers[2])) == (calls, other)
     assert body.count("<tr>") == len(rows)
+    for place in re.findall(r'<a href="(/console/requests[^"]+)"', body):
+        assert "/console/requests/req_" in await holder.read(html.unescape(place))
 
 
 async def test_the_file_has_the_same_by_period(holder, log, keys):
