@@ -246,7 +246,8 @@ async def _answer_unrouted(request: Request, error: Exception) -> Response:
     pages = [] if request.app.state.services.console is None else console.ROUTES
     allowed = {method for route in (*ROUTES, *pages) if route.path_regex.match(path) for method in route.methods or ()}
     if not allowed:
-        raise UnknownUrl(request.method, path)
+        is_of_api = any(route.path_regex.match("/v1" + path) for route in ROUTES)
+        raise UnknownUrl(request.method, path, meant="/v1" + path if is_of_api else "")
     if request.method == "OPTIONS":
         return Response(status_code=204, headers={"allow": ", ".join(sorted({*allowed, "OPTIONS"}))})
     raise MethodNotAllowed(request.method, path, tuple(sorted(allowed)))

@@ -3,7 +3,19 @@
 from starlette.routing import Route
 
 from deployments.operations import Operation
-from serve_app.console.pages import batches, files, keys, models, overview, requests, responses, sign_in, stores, usage
+from serve_app.console.pages import (
+    batches,
+    files,
+    home,
+    keys,
+    models,
+    overview,
+    requests,
+    responses,
+    sign_in,
+    stores,
+    usage,
+)
 from serve_app.console.pages.operator import accounts, audit, cluster
 from serve_app.console.pages.operator import batches as all_batches
 from serve_app.console.pages.operator import keys as all_keys
@@ -25,8 +37,8 @@ PLAYGROUND = "/console/playground/"
 _STORE_UPLOAD = UPLOADS + "vector-stores/{vector_store_id}"
 _POST = ["POST"]
 
-ASSETS = [Route(ASSETS_PATH, show_asset)]
-"""Needed by /docs, too."""
+ASSETS = [Route(ASSETS_PATH, show_asset), Route("/", home.show_home), Route("/favicon.ico", home.show_icon)]
+"""Served without a console, too."""
 
 ROUTES = [
     Route("/console/sign-in", sign_in.show_sign_in),

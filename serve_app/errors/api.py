@@ -218,10 +218,11 @@ class ModelNotFound(NotFound):
 
 
 class UnknownUrl(NotFound):
-    """There is no such path."""
+    """There is no such path; perhaps another one was `meant`, as when a client's base URL lacks /v1."""
 
-    def __init__(self, method: str, path: str) -> None:
-        super().__init__(f"Invalid URL ({shorten(method)} {shorten(path)})", code="unknown_url")
+    def __init__(self, method: str, path: str, meant: str = "") -> None:
+        hint = f". Did you mean {shorten(meant)}? The base URL of a client ends with /v1." if meant else ""
+        super().__init__(f"Invalid URL ({shorten(method)} {shorten(path)}){hint}", code="unknown_url")
 
 
 class MethodNotAllowed(ApiError):

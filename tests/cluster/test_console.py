@@ -23,10 +23,10 @@ async def test_a_model_answers_in_the_playground_and_a_batch_ends(service: Servi
         await page.get_by_label("Max tokens").fill("16")
         for kind in ("chat", "responses"):
             await page.get_by_label("Interface").select_option(kind)
-            await page.get_by_role("button", name="Clear").click()
+            await page.get_by_role("button", name="New chat").click()
             await page.get_by_label("Message").fill("Say this is a test.")
             await page.get_by_role("button", name="Send").click()
-            await page.get_by_text("First words after").wait_for(timeout=90_000)
+            await page.get_by_text("finish reason").wait_for(timeout=90_000)
             assert await page.locator(".turn.assistant .text").last.text_content()
         body = {"model": model, "max_tokens": 4, "messages": [{"role": "user", "content": "Hello"}]}
         lines = [

@@ -1,6 +1,7 @@
 """The models that the key may use, and the playground: a chat or a response from any of them, streamed."""
 
 import asyncio
+from typing import get_args
 
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -8,12 +9,13 @@ from starlette.types import ASGIApp
 from deployments.models.config import deployment_name
 from deployments.models.contract.engine import ModelCard
 from deployments.operations import Operation
-from serve_app.console.snippets import programs
+from serve_app.console.snippets import environment, programs
 from serve_app.console.visit import Visit
 from serve_app.operations.registry import find_engine_operation
 from serve_app.operations.scopes import may_see
 from serve_app.routes import responses
 from serve_app.routes.generation import create_endpoint
+from serve_app.schemas.base import Effort
 from serve_app.telemetry.health import State, state_of
 
 create_chat = create_endpoint(find_engine_operation(Operation.CHAT))
@@ -68,10 +70,22 @@ def _abilities(card: ModelCard) -> list[str]:
 
 async def show_playground(visit: Visit) -> Response:
     """Show the form; the two endpoints below answer it."""
-    models = [card for card in visible_cards(visit) if Operation.CHAT in card.operations]
-    allowed = [operation for operation in _WRITES if visit.may(operation)]
-    base = str(visit.request.base_url).rstrip("/") + "/v1"
-    return visit.page("playground.html", models=models, allowed=allowed, base_url=base)
+    cards = [card for card in visible_cards(visit) if Operation.CHAT in card.operations]
+    return visit.page(
+        "playground.html",
+        models=[(card, _abilities(card), _price(visit, card)) for card in cards],
+        allowed=[operation for operation in _WRITES if visit.may(operation)],
+        efforts=get_args(Effort),
+        environment=environment(visit.api_url),
+    )
+
+
+def _price(visit: Visit, card: ModelCard) -> tuple[float, float, float] | None:
+    """Return the prices of a million prompt, cached and completion tokens, None where none are set."""
+    price = visit.services.prices.of(card.id)
+    if price is None:
+        return None
+    return price.input, price.input if price.cached_input is None else price.cached_input, price.output
 
 
 async def answer_chat(visit: Visit) -> ASGIApp:

@@ -48,7 +48,7 @@ function draw(element) {
       { ...axis, size: (u, labels) => 18 + 7 * Math.max(3, ...(labels || []).map((one) => one.length)), values: (u, splits) => splits.map(show) },
     ],
     scales: { x: { range: [times[0], Math.max(end, times[0] + step)] }, y: { range: (u, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
-    series: [{ label: "Time", value: (u, at) => at === null ? (isBars ? "in all" : "latest") : `${utc(at).slice(0, 16).replace("T", " ")} UTC` }, ...lines],
+    series: [{ label: "Shown", value: (u, at) => at === null ? (isBars ? "total" : "latest") : `${utc(at).slice(0, 16).replace("T", " ")} UTC` }, ...lines],
   }, [times, ...drawn], element);
   new ResizeObserver(() => chart.setSize(size())).observe(element);
 }

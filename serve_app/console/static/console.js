@@ -85,10 +85,14 @@ function messageOf(answer) {
   try { return JSON.parse(answer).error.message; } catch { return "The service did not answer as expected. Please try again."; }
 }
 
-/* What the browser keeps of the playground ends with the session. */
+/* What the browser keeps of the playground ends with the session, in all tabs. */
 document.addEventListener("submit", (event) => {
-  if (event.target.action.endsWith("/console/sign-out")) sessionStorage.clear();
+  if (!event.target.action.endsWith("/console/sign-out")) return;
+  sessionStorage.clear();
+  localStorage.clear();
+  localStorage.setItem("signed-out", String(Date.now()));
 });
+window.addEventListener("storage", ({ key }) => { if (key === "signed-out") sessionStorage.clear(); });
 
 const themeSwitch = document.querySelector("[data-theme-switch]");
 if (themeSwitch && !document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches) {
@@ -96,15 +100,17 @@ if (themeSwitch && !document.documentElement.dataset.theme && matchMedia("(prefe
   themeSwitch.textContent = "Light";
 }
 
-/* Live parts: what is open or has the focus is not replaced, and a hidden page asks for nothing. */
+/* Live parts: what is open or has the focus is not replaced, and a hidden page asks for nothing. What a form of htmx gets
+   is always shown, also an error. */
 document.addEventListener("htmx:beforeSwap", (event) => {
-  const target = event.detail.target;
-  if (target.querySelector("details[open], dialog[open]") || (document.activeElement !== target && target.contains(document.activeElement))) {
+  const { target, requestConfig } = event.detail;
+  if (requestConfig.verb !== "get") event.detail.shouldSwap = true;
+  else if (target.querySelector("details[open], dialog[open]") || (document.activeElement !== target && target.contains(document.activeElement))) {
     event.detail.shouldSwap = false;
   }
 });
 document.addEventListener("htmx:beforeRequest", (event) => {
-  if (document.hidden) event.preventDefault();
+  if (document.hidden && event.detail.requestConfig.verb === "get") event.preventDefault();
 });
 
 /* After each load: cells name their column, for the cards of small screens; the kept language is chosen. */

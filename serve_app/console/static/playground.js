@@ -1,160 +1,155 @@
 "use strict";
 
-/* The playground: answers are streamed over fetch, and every text is set as text, never as HTML. */
-const play = document.getElementById("play");
-if (play) {
-  const at = (id) => document.getElementById(id);
-  const talk = at("talk");
-  let said = [];
-  let running = null;
+/* The playground: the message box and its images, the lanes above it, and the code of what was sent. */
+const MAX_IMAGE_BYTES = 4_000_000;
 
-  const tools = () => {
-    const text = at("tools").value.trim();
-    if (!text) return [];
-    const value = JSON.parse(text);
-    if (!Array.isArray(value)) throw new Error("not a list");
-    return value;
-  };
-  const checkTools = () => {
-    try { tools(); at("tools").setCustomValidity(""); } catch { at("tools").setCustomValidity("This is not a JSON list."); }
-  };
-  const body = (messages) => {
-    const isChat = at("kind").value === "chat";
-    const asked = { model: at("model").value };
-    const system = at("system").value.trim();
-    if (isChat) {
-      asked.messages = system ? [{ role: "system", content: system }, ...messages] : messages;
-      if (at("max").value) asked.max_completion_tokens = Number(at("max").value);
-    } else {
-      asked.input = messages;
-      if (system) asked.instructions = system;
-      if (at("max").value) asked.max_output_tokens = Number(at("max").value);
+class Playground {
+  constructor(form) {
+    this.form = form;
+    this.storage = openStorage(form.dataset.owner);
+    this.lanes = [];
+    this.images = [];
+    this.presets = new Presets(this.storage, {
+      models: () => this.lanes.map(({ select }) => select.value),
+      use: (models) => this.setLanes(models.map((model, i) => ({ model, turns: this.lanes[i]?.turns }))),
+    });
+    this.restore();
+    this.listen();
+  }
+
+  restore() {
+    const kept = this.storage.conversation();
+    const asked = new URLSearchParams(location.search).get("model");
+    if (kept) {
+      setFields(kept.fields);
+      byId("prompt").value = kept.prompt;
     }
-    if (at("temperature").value) asked.temperature = Number(at("temperature").value);
-    try { if (tools().length) asked.tools = tools(); } catch { /* The field says it. */ }
-    asked.stream = true;
-    return asked;
-  };
+    this.setLanes(!kept || (asked && asked !== kept.lanes[0].model) ? [{ model: asked }] : kept.lanes);
+    history.replaceState(null, "", location.pathname);  // A reload keeps the conversation.
+    if (matchMedia("(max-width: 820px)").matches) byId("settings").open = false;
+  }
 
-  const shown = () => body([...said, { role: "user", content: at("prompt").value || "Hello" }]);
-  const samples = {
-    curl: (asked, path, base) => `curl -N ${base}/${path} \\\n  -H "Authorization: Bearer $MANTA_API_KEY" \\\n  -H "Content-Type: application/json" \\\n  -d '${JSON.stringify(asked, null, 2).replaceAll("'", "'\\''")}'`,
-    python: (asked, path, base) => {
-      const call = path === "responses" ? "client.responses.create" : "client.chat.completions.create";
-      const show = path === "responses"
-        ? '    if event.type == "response.output_text.delta":\n        print(event.delta, end="", flush=True)'
-        : '    if event.choices:\n        print(event.choices[0].delta.content or "", end="", flush=True)';
-      return `import json\nimport os\n\nfrom openai import OpenAI\n\nclient = OpenAI(base_url="${base}", api_key=os.environ["MANTA_API_KEY"])\nask = json.loads(r"""\n${JSON.stringify(asked, null, 2).replaceAll('"""', '\\"\\"\\"')}\n""")\nfor event in ${call}(**ask):\n${show}`;
-    },
-    node: (asked, path, base) => {
-      const call = path === "responses" ? "client.responses.create" : "client.chat.completions.create";
-      const show = path === "responses"
-        ? '  if (event.type === "response.output_text.delta") process.stdout.write(event.delta);'
-        : '  process.stdout.write(event.choices[0]?.delta?.content ?? "");';
-      return `import OpenAI from "openai";\n\nconst client = new OpenAI({ baseURL: "${base}", apiKey: process.env.MANTA_API_KEY });\nconst stream = await ${call}(${JSON.stringify(asked, null, 2)});\nfor await (const event of stream) {\n${show}\n}`;
-    },
-  };
-  const showCode = () => {
-    const path = at("kind").value === "chat" ? "chat/completions" : "responses";
-    Object.values(samples).forEach((write, i) => { at(`code-${i + 1}`).textContent = write(shown(), path, play.dataset.base); });
-  };
+  listen() {
+    const { form } = this;
+    form.addEventListener("submit", (event) => { event.preventDefault(); this.send(); });
+    form.addEventListener("invalid", () => { byId("settings").open = true; }, true);
+    form.addEventListener("input", () => this.changed());
+    form.addEventListener("keydown", (event) => { if (event.key === "Escape") this.lanes.forEach((lane) => lane.stop()); });
+    byId("prompt").addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      form.requestSubmit();
+    });
+    byId("image").addEventListener("change", () => this.addImages());
+    byId("compare").addEventListener("click", () => this.compare());
+    byId("clear").addEventListener("click", () => {
+      this.setLanes(this.lanes.map(({ select }) => ({ model: select.value })));
+      this.showError("");
+      byId("prompt").focus();
+    });
+    byId("view-code").addEventListener("click", () => { if (form.reportValidity()) this.showCode(); });
+  }
 
-  const add = (who, text) => {
-    const turn = document.createElement("div");
-    turn.className = `turn ${who}`;
-    const says = document.createElement("div");
-    says.className = "who-says";
-    says.textContent = who;
-    const words = document.createElement("div");
-    words.className = "text";
-    words.textContent = text;
-    turn.append(says, words);
-    talk.append(turn);
-    return words;
-  };
+  /* After each change: fields are offered if one of the models, or the interface, has what they set. */
+  changed() {
+    checkFields();
+    const can = (ability) => this.lanes.some((lane) => lane.can(ability));
+    for (const field of this.form.querySelectorAll("[data-needs]")) field.hidden = !can(field.dataset.needs);
+    for (const field of this.form.querySelectorAll("[data-for]")) field.hidden = byId("kind").value !== field.dataset.for;
+    byId("image-label").hidden = !can("images");
+    const isRunning = this.lanes.some((lane) => lane.running);
+    for (const id of ["send", "clear", "compare", "preset"]) byId(id).disabled = isRunning;
+    this.storage.keepConversation({
+      fields: fieldValues(), prompt: byId("prompt").value,
+      lanes: this.lanes.map(({ select, turns }) => ({ model: select.value, turns })),
+    });
+  }
 
-  const calls = new Map();
-  const read = (event, words) => {
-    /* Return the text that an event adds; calls of functions are shown as text. */
-    if (event.error) throw new Error(event.error.message);
-    if (event.type === "error") throw new Error(event.message);
-    if (event.type === "response.failed") throw new Error(event.response.error?.message || "The response failed.");
-    if (event.type === "response.output_text.delta") return event.delta;
-    if (event.type === "response.output_item.done" && event.item.type === "function_call") {
-      add("call", `${event.item.name}(${event.item.arguments})`);
-    }
-    const delta = event.choices?.[0]?.delta;
-    for (const call of delta?.tool_calls || []) {
-      const known = calls.get(call.index) || { name: "", args: "", words: add("call", "") };
-      known.name += call.function?.name || "";
-      known.args += call.function?.arguments || "";
-      known.words.textContent = `${known.name}(${known.args})`;
-      calls.set(call.index, known);
-    }
-    return delta?.content || "";
-  };
-
-  const ask = async (text) => {
-    said.push({ role: "user", content: text });
-    add("user", text);
-    const words = add("assistant", "");
-    calls.clear();
-    running = new AbortController();
-    const began = performance.now();
-    let first = 0;
-    let answer = "";
-    try {
-      const kind = at("kind").value === "chat" ? "chat" : "responses";
-      const reply = await fetch(`/console/playground/${kind}`, {
-        method: "POST", signal: running.signal, body: JSON.stringify(body(said)),
-        headers: { "content-type": "application/json", "x-csrf-token": JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRF-Token"] },
+  /* Show a lane for each {model, turns}; a model that is not offered gives way to one that no lane has yet. */
+  setLanes(wanted) {
+    this.lanes = [];
+    for (const { model, turns = [] } of wanted) {
+      const lane = new Lane(byId("lane"), {
+        settings: readSettings, changed: () => this.changed(), again: (one) => this.again(one), currency: this.form.dataset.currency,
       });
-      if (reply.status === 401) { location.assign("/console/sign-in"); return; }
-      if (!reply.ok) throw new Error((await reply.json()).error.message);
-      const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
-      let rest = "";
-      for (;;) {
-        const { value, done } = await reader.read();
-        if (done) break;
-        const events = (rest + value).split("\n\n");
-        rest = events.pop();
-        for (const one of events) {
-          const data = one.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6)).join("\n");
-          if (!data || data === "[DONE]") continue;
-          const more = read(JSON.parse(data), words);
-          if (more && !first) first = performance.now() - began;
-          answer += more;
-          words.textContent = answer;
-        }
-      }
-      at("state").textContent = first ? `First words after ${Math.round(first)} ms, all after ${Math.round(performance.now() - began)} ms` : "";
-    } catch (error) {
-      if (error.name !== "AbortError") { const note = add("error", error.message); note.parentElement.setAttribute("role", "alert"); }
-      at("state").textContent = error.name === "AbortError" ? "Stopped" : "";
-    } finally {
-      if (answer) said.push({ role: "assistant", content: answer }); else { said.pop(); words.parentElement.remove(); }
-      running = null;
-      at("send").disabled = false;
-      at("stop").hidden = true;
-      showCode();
+      const names = [...lane.select.options].map((one) => one.value);
+      const others = names.filter((name) => !this.lanes.some(({ select }) => select.value === name));
+      lane.select.value = names.includes(model) ? model : others[0] || names[0];
+      lane.turns = turns;
+      this.lanes.push(lane);
     }
-  };
+    byId("lanes").replaceChildren(...this.lanes.map(({ section }) => section));
+    this.lanes.forEach((lane) => lane.show());
+    byId("compare").textContent = this.lanes.length > 1 ? "Stop comparing" : "Compare";
+    this.changed();
+  }
 
-  play.addEventListener("submit", (event) => {
-    event.preventDefault();
-    const text = at("prompt").value.trim();
-    if (!text || running) return;
-    at("prompt").value = "";
-    at("send").disabled = true;
-    at("stop").hidden = false;
-    ask(text);
-  });
-  at("prompt").addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); play.requestSubmit(); }
-  });
-  at("stop").addEventListener("click", () => running?.abort());
-  at("clear").addEventListener("click", () => { said = []; talk.replaceChildren(); at("state").textContent = ""; showCode(); });
-  at("tools").addEventListener("input", checkTools);
-  play.addEventListener("input", showCode);
-  showCode();
+  compare() {
+    const shown = this.lanes.map(({ select, turns }) => ({ model: select.value, turns }));
+    this.setLanes(shown.length > 1 ? shown.slice(0, 1) : [...shown, {}]);
+  }
+
+  /* Send the message to each lane. If no model answers, it is in its box again, with the error beside it. */
+  async send() {
+    const text = byId("prompt").value.trim();
+    if (!text || this.lanes.some((lane) => lane.running)) return;
+    if (this.lanes.some((lane) => lane.openCalls().length)) {
+      this.showError("The model waits for the results of its function calls.");
+      this.form.querySelector(".results textarea").focus();
+      return;
+    }
+    const { images } = this;
+    this.showError("");
+    this.setDraft("", []);
+    const errors = await Promise.all(this.lanes.map((lane) => lane.say(text, images)));
+    if (!this.lanes.every((lane) => lane.isUnanswered())) return;
+    this.showError(errors.find(Boolean) || "");
+    if (!byId("prompt").value) this.setDraft(text, images);
+    this.changed();
+  }
+
+  again(lane) {
+    if (lane.turns.at(-1).text === byId("prompt").value.trim()) this.setDraft("", []);
+    this.showError("");
+    lane.ask();
+  }
+
+  setDraft(text, images) {
+    this.images = images;
+    byId("prompt").value = text;
+    byId("images").replaceChildren(...images.map((url) => {
+      const remove = actionButton("Remove", () => this.setDraft(byId("prompt").value, this.images.filter((one) => one !== url)));
+      return element("figure", "", undefined, picture(url), remove);
+    }));
+  }
+
+  async addImages() {
+    const chosen = [...byId("image").files];
+    byId("image").value = "";
+    const small = chosen.filter((file) => file.size <= MAX_IMAGE_BYTES);
+    this.showError(small.length < chosen.length ? `An image may have ${MAX_IMAGE_BYTES / 1e6} MB at most.` : "");
+    const read = (file) => new Promise((resolve, reject) => {
+      const reader = new FileReader();
+      reader.onload = () => resolve(reader.result);
+      reader.onerror = () => reject(reader.error);
+      reader.readAsDataURL(file);
+    });
+    const added = await Promise.all(small.map(read));
+    this.setDraft(byId("prompt").value, [...this.images, ...added]);
+  }
+
+  showError(message) {
+    byId("error").textContent = message;
+    byId("error").hidden = !message;
+  }
+
+  showCode() {
+    const lane = this.lanes.find((one) => one.last);
+    const { kind, request } = lane?.last || this.lanes[0].request();
+    programsOf(kind, request).forEach((text, i) => { byId(`code-${i + 1}`).textContent = text; });
+    byId("code-about").textContent = lane ? `As it was sent last to ${request.model}.` : "As the settings are now.";
+    byId("code-dialog").showModal();
+  }
 }
+
+if (byId("play")) new Playground(byId("play"));

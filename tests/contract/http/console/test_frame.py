@@ -63,3 +63,38 @@ def test_programs_need_an_operation_that_they_can_show():
 
 def test_the_environment_names_the_address_and_the_key():
     assert environment("http://m/v1", "sk-1") == "export OPENAI_BASE_URL=http://m/v1\nexport OPENAI_API_KEY=sk-1"
+
+
+@pytest.mark.parametrize("path", ["/", "/favicon.ico"])
+async def test_a_browser_finds_the_console_at_the_address_of_the_service(visit, path):
+    browser = visit()
+    answer = await browser.http.get(path, headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert answer.status_code == 303
+    place = answer.headers["location"]
+    assert place == "/console" if path == "/" else place.endswith("/manta.svg")
+    assert (await browser.http.get(place, follow_redirects=True)).status_code == 200
+
+
+async def test_without_a_console_a_browser_finds_the_reference(world):
+    async with world.http(accept="text/html") as http:
+        assert (await http.get("/")).headers["location"] == "/docs"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "hint"),
+    [
+        ("GET", "/", "Did you mean /v1? The base URL of a client ends with /v1."),
+        ("POST", "/chat/completions", "Did you mean /v1/chat/completions?"),
+        ("GET", "/batches", "Did you mean /v1/batches?"),
+    ],
+)
+async def test_a_client_without_v1_is_told_so(world, method, path, hint):
+    async with world.http() as http:
+        error = (await http.request(method, path)).json()["error"]
+    assert error["code"] == "unknown_url"
+    assert hint in error["message"]
+
+
+async def test_no_other_path_is_suggested_where_there_is_none(world):
+    async with world.http() as http:
+        assert (await http.get("/nothing")).json()["error"]["message"] == "Invalid URL (GET /nothing)"
