@@ -228,7 +228,7 @@ def error_page(request: Request, error: Exception, session: Session | None = Non
     trace = trace_of(request)
     refusal: ApiError = api_error_for(error, trace.request_id)
     trace.fail(refusal)
-    shown = {"refusal": refusal, "request_id": trace.request_id}
+    shown: dict[str, Any] = {"refusal": refusal, "request_id": trace.request_id}
     if session is None:
         response = render_page(request, "error.html", refusal.status, **shown)
     else:
