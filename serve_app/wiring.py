@@ -26,6 +26,7 @@ from deployments.limits.snapshots import used_in_minute
 from deployments.models.client.directory import ModelStartup
 from deployments.models.client.remote import RemoteEngine
 from deployments.models.price import Prices
+from deployments.operations import Operation
 from deployments.proof import FrontTrust, RegionTrust
 from deployments.state.audit_log import AuditLog
 from deployments.state.batches.store import BatchStore
@@ -143,6 +144,7 @@ async def wire(
     aliases = [(engine, model.aliases) for engine, model in with_models]
     assembly = assemble(aliases, safety, config.tools, tools, state, database, files, config.moderation, config.clients)
     operations, search = assembly.operations, assembly.tooling.file_search
+    containers = assembly.tooling.containers
 
     # What runs beside requests.
     startup = ModelStartup([engine for engine, model in with_models if model.is_kept_running])
@@ -220,7 +222,7 @@ async def wire(
         webhooks=WebhookStore(database, vault),
         webhook_sender=webhook_sender,
         wake_batches=wake_batches,
-        containers=assembly.tooling.containers,
+        containers=containers,
         file_search=search,
         file_rules=state.config.files,
         tiers=state.config.tiers,
@@ -237,7 +239,7 @@ async def wire(
         currency=config.currency,
         region=state.region_name,
         console=ConsoleSessions(database),
-        cluster=ServeView(),
+        cluster=ServeView({} if containers is None else {Operation.CODE_INTERPRETER: containers.find_problem}),
         disk=assembly.disk,
         batch_bounds=BatchBounds(config.batches.max_requests, config.batches.max_line_bytes),
     )

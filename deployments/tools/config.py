@@ -55,6 +55,11 @@ class CodeInterpreterConfig(Section):
         return self
 
     @property
+    def actor_options(self) -> dict[str, Any]:
+        """Ray's options for the actor of a replica."""
+        return {"num_cpus": 0.1, **self.ray_actor_options}
+
+    @property
     def limits(self) -> Limits:
         """The bounds of each sandbox."""
         work_bytes = self.work_mib * MIB
@@ -91,6 +96,8 @@ class SearXNGConfig(Section):
     """A SearXNG that the operator runs, whose settings switch the format `json` on; it may be at a private address.
 
     Args:
+        name: `searxng`.
+        url: the address of the SearXNG.
         engines: the engines to ask; by default all that are switched on.
         language: SearXNG's code for the language of results.
     """
@@ -102,7 +109,13 @@ class SearXNGConfig(Section):
 
 
 class BraveConfig(Section):
-    """The Brave Search API; `api_key` is a reference to the key, never the key."""
+    """The Brave Search API.
+
+    Args:
+        name: `brave`.
+        api_key: a reference to the key, never the key.
+        url: the address of the API.
+    """
 
     name: Literal["brave"]
     api_key: Reference
@@ -110,7 +123,13 @@ class BraveConfig(Section):
 
 
 class TavilyConfig(Section):
-    """The Tavily Search API; `api_key` is a reference to the key, never the key."""
+    """The Tavily Search API.
+
+    Args:
+        name: `tavily`.
+        api_key: a reference to the key, never the key.
+        url: the address of the API.
+    """
 
     name: Literal["tavily"]
     api_key: Reference

@@ -5,6 +5,7 @@ ApiError
 ├── QuotaExceeded               429  the account's quota is used up
 ├── ResourceUnavailable         429  there is no place for a flex request
 ├── SignInLimited               429  too many sign-ins to the console have failed
+├── ToolOff                     503  a tool lacks something on the service's machines
 ├── Unavailable                 503  a part of the service is away; try again
 │   ├── EngineOverloaded        503  the engine has no free place
 │   └── StoresAway              503  the database or the object store is away
@@ -122,6 +123,15 @@ class Unavailable(ApiError):
 
     def __init__(self, message: str, retry_after_s: float = 1.0, code: str | None = None) -> None:
         super().__init__(message, code=code, headers=retry_headers(retry_after_s))
+
+
+class ToolOff(ApiError):
+    """A tool lacks something on the service's machines; a retry does not help."""
+
+    status = 503
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="tool_off", headers={"x-should-retry": "false"})
 
 
 class EngineOverloaded(Unavailable):

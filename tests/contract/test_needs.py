@@ -27,7 +27,7 @@ def test_every_missing_program_is_one_line_of_the_summary_and_no_failure(tmp_pat
     assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
     skipped = re.findall(r"^SKIPPED \[(\d+)\] tests/needs.py:\d+: (.*)$", run.stdout, re.MULTILINE)
     assert [reason for _, reason in skipped] == [
-        "no sandbox can be built here: bubblewrap is not installed (on Debian: apt-get install bubblewrap)",
+        "no sandbox can be built here: bubblewrap is not installed: apt-get install bubblewrap",
         "gVisor's runsc is neither on the PATH nor named by MANTA_TEST_RUNSC",
         "Node with npm is not installed (on Debian: apt-get install nodejs npm)",
         "Open WebUI is neither on the PATH nor named by MANTA_TEST_OPEN_WEBUI (in an environment of its own: uv pip "

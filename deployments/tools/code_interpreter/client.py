@@ -48,7 +48,10 @@ class RemoteHosts:
         self._endings: set[asyncio.Task[None]] = set()
 
     async def check_able(self) -> None:
-        """Raise InterpreterAway, with the reason, if no containers can be created; the result holds for a minute."""
+        """Raise InterpreterAway if no containers can be created, InterpreterOff if that stays so.
+
+        The result holds for a minute.
+        """
         now = asyncio.get_running_loop().time()
         if now < self._able_until:
             return
@@ -62,7 +65,7 @@ class RemoteHosts:
     async def create(self, container_id: str, idle_s: float) -> Place:
         """Create a container on one of the replicas and return its place, or raise InterpreterAway."""
         excluded: set[str] = set()
-        refusal: ContainerError = InterpreterAway("No container can be had at the moment.")
+        refusal = InterpreterAway("No container can be had at the moment.")
         for _ in range(_MAX_TRIES):
             replica_id, place = await self._choose(frozenset(excluded))
             if replica_id in excluded:
@@ -70,7 +73,10 @@ class RemoteHosts:
             excluded.add(replica_id)
             try:
                 await self._ask(place, "create", container_id, idle_s=idle_s)
-            except (ContainerGone, InterpreterAway) as error:
+            except ContainerGone as error:
+                refusal = InterpreterAway(error.message)
+                continue
+            except InterpreterAway as error:
                 refusal = error
                 continue
             except asyncio.CancelledError:  # The container may exist by now; end it.
@@ -79,7 +85,7 @@ class RemoteHosts:
                 ending.add_done_callback(self._endings.discard)
                 raise
             return place
-        raise InterpreterAway(refusal.message)
+        raise refusal
 
     async def run(self, place: Place, container_id: str, code: str) -> CodeRun:
         """Run code in a container; cancelling this interrupts the code."""

@@ -16,6 +16,7 @@ from deployments.tools.code_interpreter.messages import (
     ContainerGone,
     ContainerRefused,
     InterpreterAway,
+    InterpreterOff,
     Source,
 )
 from deployments.tools.sandbox.frames import PIECE_BYTES, SandboxDied, SandboxRefused
@@ -25,7 +26,6 @@ from deployments.tools.sandbox.sandbox import Sandbox
 from deployments.waiting import end, keep_on
 
 _LOOK_EVERY_S = 2.0
-UNABLE = "The code interpreter is off: no sandbox can be built on its host. Ask the operator of this service."
 _GONE = "The container has ended; everything in it is gone."
 
 
@@ -41,7 +41,7 @@ class Container:
 
 
 class Containers:
-    """The containers of one process.
+    """The containers of one process. `problem` is the reason if its host cannot build sandboxes.
 
     Every method with a `container_id`, except `create` and `end`, raises ContainerGone if there is no such container.
     """
@@ -50,13 +50,13 @@ class Containers:
         self,
         pool: WarmPool,
         max_containers: int,
-        is_able: bool = True,
+        problem: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._pool = pool
         self._max_containers = max_containers
-        self._is_able = is_able
+        self._problem = problem
         self._clock = clock
         self._wall = wall
         self._held: dict[str, Container] = {}
@@ -75,23 +75,23 @@ class Containers:
         self._looking = asyncio.create_task(keep_on("The look at idle containers", self._look))
 
     async def create(self, container_id: str, idle_s: float) -> None:
-        """Create a container; raises InterpreterAway if all places are taken, or no sandbox can be built."""
+        """Create a container; raises InterpreterAway if all places are taken, InterpreterOff if it cannot be built."""
         self.check_able()
         if self.num_containers >= self._max_containers:
             raise InterpreterAway("All places for containers are taken. Please retry your request later.")
         self._num_coming += 1
         try:
             sandbox = await self._pool.take()
-        except SandboxUnavailable:
-            raise InterpreterAway(UNABLE) from None
+        except SandboxUnavailable as error:
+            raise InterpreterOff(str(error)) from None
         finally:
             self._num_coming -= 1
         self._held[container_id] = Container(sandbox, idle_s, self._clock())
 
     def check_able(self) -> None:
-        """Raise InterpreterAway if this host cannot build sandboxes."""
-        if not self._is_able:
-            raise InterpreterAway(UNABLE)
+        """Raise InterpreterOff if this host cannot build sandboxes."""
+        if self._problem is not None:
+            raise InterpreterOff(self._problem)
 
     async def run(self, container_id: str, code: str) -> CodeRun:
         """Run code in a container; cancelling this interrupts the code."""

@@ -4,7 +4,8 @@ ContainerError
 ├── ContainerGone        it has ended: idle for too long, over a limit, deleted, or its replica went away
 ├── ContainerFileMissing there is no such file in it
 ├── ContainerRefused     the operation on its files is not possible
-└── InterpreterAway      no container can be created: no sandbox works, all places are taken, or no replica answers
+└── InterpreterAway      no container can be created: all places are taken, or no replica answers
+    └── InterpreterOff   no machine of the service can build a sandbox
 """
 
 from dataclasses import dataclass, field
@@ -42,10 +43,23 @@ class InterpreterAway(ContainerError):
     """No container can be created at the moment."""
 
 
+class InterpreterOff(InterpreterAway):
+    """No sandbox can be built, for the given reason, until the operator has mended it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.message = (
+            f"The code interpreter is off: {reason}. Retrying does not help. The operator of this service can mend it; "
+            "'manta doctor' shows the same."
+        )
+
+
 CODES: dict[str, type[ContainerError]] = {
     "container_gone": ContainerGone,
     "container_file_missing": ContainerFileMissing,
     "container_refused": ContainerRefused,
+    "interpreter_off": InterpreterOff,
 }
 """The errors by their codes on the side channel; any other error is an `InterpreterAway`."""
 

@@ -84,7 +84,7 @@ class ContainerRunner:
 
 def _translated(error: ContainerError) -> ChannelError:
     code = next((code for code, kind in CODES.items() if isinstance(error, kind)), None)
-    return Full(error.message) if code is None else Refused(error.message, None, code)
+    return Full(error.message) if code is None else Refused(str(error), None, code)
 
 
 class CodeInterpreterReplica:
@@ -97,10 +97,10 @@ class CodeInterpreterReplica:
         """Try whether this host can build sandboxes, then listen."""
         keep_handlers_open()
         listen_on_own_address()
-        self._host = await _find_host(config)
+        self._host, problem = await _find_host(config)
         num_warm = config.num_warm if self._host is not None else 0
         pool = WarmPool(self._start, num_warm)
-        self._containers = Containers(pool, config.max_containers, is_able=self._host is not None)
+        self._containers = Containers(pool, config.max_containers, problem)
         capacity = Capacity(config.max_containers * _CALLS_PER_CONTAINER, 0)
         self._channel = ChannelServer(ContainerRunner(self._containers), capacity, tls)
         path = socket_path(serve.get_replica_context().replica_id.unique_id)
@@ -128,13 +128,13 @@ class CodeInterpreterReplica:
             await self._containers.close()
 
 
-async def _find_host(config: CodeInterpreterConfig) -> SandboxHost | None:
-    """Return this host's sandboxes; None if it cannot build any, with the reason in the log."""
+async def _find_host(config: CodeInterpreterConfig) -> tuple[SandboxHost | None, str | None]:
+    """Return this host's sandboxes, or why it cannot build any; the reason is in the log too."""
     try:
-        return await prepare_host(config.limits, config.packages, config.preload)
+        return await prepare_host(config.limits, config.packages, config.preload), None
     except SandboxUnavailable as error:
         logger.error("The code interpreter is off on this host: %s.", error)
-        return None
+        return None, str(error)
 
 
 def build_code_interpreter(config: CodeInterpreterConfig, tls: TlsFiles | None = None) -> Application:
@@ -149,7 +149,7 @@ def build_code_interpreter(config: CodeInterpreterConfig, tls: TlsFiles | None =
             "policy": {"policy_function": "deployments.routing.autoscaling:desired_replicas"},
         },
         request_router_config={"request_router_class": "deployments.routing.prefix_router:PrefixRouter"},
-        ray_actor_options={"num_cpus": 0.1, **config.ray_actor_options},
+        ray_actor_options=config.actor_options,
         max_ongoing_requests=1_000_000,  # No request comes through handles; the channel has the real bound.
         max_surge_percent=100,
         graceful_shutdown_timeout_s=10.0,

@@ -95,7 +95,7 @@ def find_root(packages: Sequence[str]) -> Root:
     """Return the root of this host's sandboxes; raises SandboxUnavailable if bubblewrap or a package is missing."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
-        raise SandboxUnavailable("bubblewrap is not installed (on Debian: apt-get install bubblewrap)")
+        raise SandboxUnavailable("bubblewrap is not installed: apt-get install bubblewrap")
     standard_library = sysconfig.get_path("stdlib")
     version = Path(standard_library).name
     inner_library = f"{_PYTHON}/lib/{version}"

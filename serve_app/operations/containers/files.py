@@ -19,13 +19,14 @@ from deployments.tools.code_interpreter.messages import (
     ContainerGone,
     ContainerRefused,
     InterpreterAway,
+    InterpreterOff,
     Place,
 )
 from deployments.tools.config import CodeInterpreterConfig
 from deployments.tools.sandbox.frames import is_safe_path
 from deployments.tools.sandbox.root import WORK_FOLDER
 from serve_app.errors.api import BadRequest, BodyTooLarge, NotFound, shorten
-from serve_app.errors.capacity import STORED_FILES_AWAY, QuotaExceeded, StoresAway, Unavailable
+from serve_app.errors.capacity import STORED_FILES_AWAY, QuotaExceeded, StoresAway, ToolOff, Unavailable
 
 EXPIRED = "container_expired"
 
@@ -37,6 +38,7 @@ def translated(container_id: str, file_id: str = "") -> Iterator[None]:
     Raises:
         NotFound: the container has ended, or has no such file.
         BadRequest: its files do not allow the request.
+        ToolOff: no sandbox can be built.
         Unavailable: the code interpreter cannot answer.
     """
     try:
@@ -47,6 +49,8 @@ def translated(container_id: str, file_id: str = "") -> Iterator[None]:
         raise no_file(file_id) from None
     except ContainerRefused as refused:
         raise BadRequest(refused.message, param="file", code="invalid_value") from None
+    except InterpreterOff as off:
+        raise ToolOff(off.message) from None
     except InterpreterAway as away:
         raise Unavailable(away.message, retry_after_s=5.0) from None
 

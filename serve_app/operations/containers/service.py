@@ -11,7 +11,7 @@ from deployments.state.database.queries import Page
 from deployments.state.files.store import FileStore
 from deployments.state.identity.principal import Principal
 from deployments.tools.code_interpreter.client import RemoteHosts
-from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerGone
+from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerGone, InterpreterOff
 from deployments.tools.config import MEMORY_BYTES, CodeInterpreterConfig
 from serve_app.errors.api import BadRequest, NotFound, shorten
 from serve_app.operations.containers.files import ContainerFiles, place_of, too_many, translated
@@ -97,9 +97,21 @@ class Containers:
         return True
 
     async def check_able(self) -> None:
-        """Raise Unavailable, with the reason, if the code interpreter can create no containers."""
+        """Raise Unavailable if no containers can be created, ToolOff if that stays so; both have the reason."""
         with translated(""):
             await self._hosts.check_able()
+
+    async def find_problem(self) -> str | None:
+        """Return why the code interpreter is off, for the operator; None if it is not.
+
+        Raises:
+            InterpreterAway: it does not answer.
+        """
+        try:
+            await self._hosts.check_able()
+        except InterpreterOff as off:
+            return off.reason
+        return None
 
     def check_memory(self, memory_limit: str | None, param: str) -> None:
         """Raise BadRequest if `memory_limit` is more than the operator allows."""

@@ -18,6 +18,7 @@ from deployments.tools.code_interpreter.messages import (
     ContainerGone,
     ContainerRefused,
     InterpreterAway,
+    InterpreterOff,
 )
 from deployments.tools.code_interpreter.replica import CodeInterpreterReplica
 from deployments.tools.config import CodeInterpreterConfig
@@ -263,16 +264,17 @@ async def test_a_replica_that_cannot_build_sandboxes_says_so(interpreter):
         raise SandboxUnavailable("no bubblewrap")
 
     interpreter.replicas[0].containers._pool = WarmPool(fail, 0)
-    with pytest.raises(InterpreterAway, match="no sandbox can be built"):
+    with pytest.raises(InterpreterOff, match="no bubblewrap") as caught:
         await interpreter.hosts.create("cntr_1", 60)
+    assert caught.value.message.startswith("The code interpreter is off: no bubblewrap. Retrying does not help.")
 
 
 async def test_a_host_that_is_unable_is_told_of_before_anything_is_made(interpreter):
     await interpreter.hosts.check_able()
-    interpreter.replicas[0].containers._is_able = False
+    interpreter.replicas[0].containers._problem = "no bubblewrap"
     await interpreter.hosts.check_able()  # What was found out holds for a while.
     interpreter.hosts._able_until = 0.0
-    with pytest.raises(InterpreterAway, match="no sandbox can be built"):
+    with pytest.raises(InterpreterOff, match="no bubblewrap"):
         await interpreter.hosts.check_able()
 
 
@@ -292,8 +294,9 @@ async def test_a_replica_on_a_host_without_bubblewrap_refuses_before_anything_is
 
     hosts = RemoteHosts(choose)
     try:
-        with pytest.raises(InterpreterAway, match="no sandbox can be built"):
+        with pytest.raises(InterpreterOff) as caught:
             await hosts.check_able()
+        assert caught.value.reason == "bubblewrap is not installed: apt-get install bubblewrap"
     finally:
         hosts.close()
         await CodeInterpreterReplica.__del__(replica)

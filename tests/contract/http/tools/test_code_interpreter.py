@@ -305,11 +305,22 @@ async def test_nothing_that_code_says_is_logged(world, interpreter, caplog):
 
 
 async def test_where_no_sandbox_can_be_built_the_tool_is_off_and_says_so(world, interpreter):
-    interpreter.replicas[0].containers._is_able = False
-    with pytest.raises(openai.InternalServerError, match="no sandbox can be built") as caught:
-        await world.client().responses.create(model=MODEL, input="x", tools=[TOOL])
-    assert caught.value.status_code == 503
+    interpreter.replicas[0].containers._problem = "bubblewrap is not installed: apt-get install bubblewrap"
+    check_able, asked = interpreter.hosts.check_able, []
+
+    async def counted():
+        asked.append(1)
+        await check_able()
+
+    interpreter.hosts.check_able = counted
+    with pytest.raises(openai.InternalServerError, match="off: bubblewrap is not installed") as caught:
+        await world.client(max_retries=2).responses.create(model=MODEL, input="x", tools=[TOOL])
+    assert (caught.value.status_code, caught.value.code) == (503, "tool_off")
+    assert caught.value.response.headers["x-should-retry"] == "false"
+    assert len(asked) == 1
     assert not world.chat.requests
+    with pytest.raises(openai.InternalServerError, match="off: bubblewrap is not installed"):
+        await world.client().containers.create(name="x")
 
 
 async def test_the_automatic_container_used_longest_ago_makes_room(world, interpreter):
