@@ -31,14 +31,23 @@ class Section(BaseModel):
 
 
 class EnvReference(Section):
-    """The value of an environment variable, read when the service is built."""
+    """The value of an environment variable, read when the service is built.
+
+    Args:
+        env: the name of the variable.
+        default: the value if the variable is not set.
+    """
 
     env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
     default: str | None = None
 
 
 class FileReference(Section):
-    """The content of a file, without white space around it; relative paths start at the working directory."""
+    """The content of a file, without white space around it.
+
+    Args:
+        file: the path of the file; a relative one starts at the working directory.
+    """
 
     file: Path
 

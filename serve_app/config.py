@@ -2,15 +2,13 @@
 
 from collections import Counter
 from ipaddress import IPv4Network, IPv6Network
-from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from batch.config import BatchConfig
 from deployments.channel.tls import TlsConfig
-from deployments.config import ConfigError, Section
+from deployments.config import Section
 from deployments.models.config import ModelConfig
 from deployments.operations import Operation
 from deployments.state.config import StateConfig
@@ -173,47 +171,3 @@ def _move_enqueued_tokens(given: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"batches.enqueued_tokens.{name}: is now called {now}, which is set too")
         moved[name] = {**moved.get(name, {}), "enqueued_tokens": tokens}
     return {**given, "batches": batches, "state": {**state, "tiers": moved}}
-
-
-def check_file(path: Path) -> list[str]:
-    """Return what is wrong with a Serve configuration file, one line for each fault; empty if it can be deployed."""
-    try:
-        document = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        return [f"{path}: cannot be read: {error}"]
-    applications = _applications(document)
-    if not applications:
-        return [f"{path}: there is no application in it"]
-    faults = []
-    for application in applications:
-        if application.get("import_path") != "serve_app.app:build":
-            continue
-        try:
-            ServiceConfig.model_validate(application.get("args") or {})
-        except ValidationError as error:
-            name = application.get("name", "application")
-            for fault in error.errors():
-                place = ".".join(str(part) for part in fault["loc"]) or "args"
-                faults.append(f"{path}: {name}: {place}: {fault['msg']}")
-    return faults
-
-
-def read_file(path: Path) -> tuple[dict[str, Any], ServiceConfig]:
-    """Return a Serve configuration file as a document, and the configuration of its first application.
-
-    Raises:
-        ConfigError: it cannot be deployed; the message has a line for each fault.
-    """
-    if faults := check_file(path):
-        raise ConfigError("\n".join(faults))
-    document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return document, ServiceConfig.model_validate(document["applications"][0].get("args") or {})
-
-
-def _applications(document: Any) -> list[dict[str, Any]]:
-    """Return the applications of a Serve file, or of a RayService of KubeRay."""
-    if not isinstance(document, dict):
-        return []
-    if document.get("kind") == "RayService":
-        document = yaml.safe_load(document["spec"]["serveConfigV2"])
-    return list(document.get("applications") or [])

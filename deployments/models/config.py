@@ -20,7 +20,12 @@ _Offered = Annotated[
 
 
 class BatchReplicas(Section):
-    """Replicas of a model that run only lines of batches; with 0, they stop when there are no lines."""
+    """Replicas of a model that run only lines of batches.
+
+    Args:
+        min_replicas: how many run at least; with 0, they stop when there are no lines.
+        max_replicas: how many run at most.
+    """
 
     min_replicas: int = Field(default=0, ge=0, le=10_000)
     max_replicas: int = Field(ge=1, le=10_000)
@@ -28,7 +33,7 @@ class BatchReplicas(Section):
     @model_validator(mode="after")
     def _at_most_is_not_below_at_least(self) -> "BatchReplicas":
         if self.min_replicas > self.max_replicas:
-            raise ValueError("min_replicas: may not be above max_replicas")
+            raise ValueError("min_replicas: should be at most max_replicas")
         return self
 
 

@@ -20,6 +20,7 @@ from deployments.channel.tls import TlsFiles
 from deployments.models.config import VLLM, BatchReplicas, ModelConfig, deployment_name
 from deployments.models.contract.engine import payer_of
 from deployments.models.contract.errors import EngineError, Overloaded, RequestRejected, to_channel
+from deployments.models.placement import actor_options, placement_bundles
 from deployments.patience import USUAL, Patience
 from deployments.replica.processes import Guard
 from deployments.replica_process import keep_handlers_open, listen_on_own_address
@@ -164,7 +165,7 @@ def deployment_options(model: ModelConfig) -> dict[str, Any]:
     """Return Serve's options for the deployment of a model, as `serve.deployment` takes them."""
     group = model.placement_group_config or {}
     is_cpu = model.device == "cpu"
-    actor = _actor_options(model)
+    actor = actor_options(model)
     actor["runtime_env"] = {**actor.get("runtime_env", {}), "env_vars": dict(model.env)}
     return {
         "autoscaling_config": {
@@ -182,27 +183,3 @@ def deployment_options(model: ModelConfig) -> dict[str, Any]:
         "health_check_period_s": 5.0,
         "health_check_timeout_s": 30.0,
     }
-
-
-def placement_bundles(model: ModelConfig) -> list[dict[str, float]]:
-    """Return the resources of one replica: a bundle for each worker; the first one includes the replica itself."""
-    group = model.placement_group_config or {}
-    per_worker = group.get("bundle_per_worker")
-    if per_worker is None and not group.get("bundles"):
-        per_worker = {"CPU" if model.device == "cpu" else "GPU": 1}
-    bundles = (
-        [dict(per_worker) for _ in range(model.num_workers)] if per_worker else [dict(one) for one in group["bundles"]]
-    )
-    if model.accelerator_type is not None:
-        for bundle in bundles:
-            bundle.setdefault(f"accelerator_type:{model.accelerator_type}", 0.001)
-    actor = _actor_options(model)
-    own = {"CPU": actor["num_cpus"], "GPU": actor.get("num_gpus", 0), **actor.get("resources", {})}
-    if "memory" in actor:
-        own["memory"] = actor["memory"]
-    bundles[0] = {name: bundles[0].get(name, 0) + own.get(name, 0) for name in {*bundles[0], *own}}
-    return bundles
-
-
-def _actor_options(model: ModelConfig) -> dict[str, Any]:
-    return {"num_cpus": 0, **model.ray_actor_options}  # The engine's bundle is what the replica needs.

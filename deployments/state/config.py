@@ -156,17 +156,22 @@ class ResolvedState:
 
 
 def resolve_state(
-    config: StateConfig, environ: Mapping[str, str] | None = None, region: RegionConfig | None = None
+    config: StateConfig,
+    environ: Mapping[str, str] | None = None,
+    region: RegionConfig | None = None,
+    *,
+    may_create: bool = True,
 ) -> ResolvedState:
     """Follow the references of `config`; create the state directory and the first secrets if there are none.
 
-    `region` is the section `region` of the configuration.
+    `region` is the section `region` of the configuration. Without `may_create` nothing is written: secrets that do not
+    exist yet are random ones, used by nobody.
 
     Raises:
         ConfigError: a reference leads nowhere, or its value cannot be used.
     """
     environ = os.environ if environ is None else environ
-    state_dir = _resolve_state_dir(config, environ)
+    state_dir = _resolve_state_dir(config, environ, may_create=may_create)
     url = config.database_url
     if url is None:
         resolved_url = f"sqlite+aiosqlite:///{state_dir / 'manta.db'}"
@@ -174,12 +179,12 @@ def resolve_state(
         text = url if isinstance(url, str) else follow(url, environ, "database_url")
         resolved_url = parse_database_url(text)
     if config.pepper is None:
-        pepper = _load_or_create_secret(state_dir / "pepper", "pepper")
+        pepper = _load_or_create_secret(state_dir / "pepper", "pepper", may_create=may_create)
     else:
         pepper = follow(config.pepper, environ, "pepper").encode()
     if len(pepper) < MIN_PEPPER_BYTES:
         raise ConfigError(f"The pepper is shorter than {MIN_PEPPER_BYTES} bytes: use a long random one.")
-    master_key = _resolve_master_key(config, state_dir, environ)
+    master_key = _resolve_master_key(config, state_dir, environ, may_create=may_create)
     objects = resolve_object_store(config.object_store, state_dir, environ)
     if region is not None and region.others:
         _check_is_shared(config, resolved_url)
@@ -259,10 +264,12 @@ def _check_is_shared(config: StateConfig, database_url: str) -> None:
         raise ConfigError("Regions share keys and content: set state.pepper and state.master_key to the same in each.")
 
 
-def _resolve_state_dir(config: StateConfig, environ: Mapping[str, str]) -> Path:
+def _resolve_state_dir(config: StateConfig, environ: Mapping[str, str], *, may_create: bool) -> Path:
     reference = config.state_dir
     path = Path(follow(reference, environ, "state_dir")) if isinstance(reference, EnvReference) else reference
     path = path.expanduser().absolute()
+    if not may_create:
+        return path
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -270,19 +277,22 @@ def _resolve_state_dir(config: StateConfig, environ: Mapping[str, str]) -> Path:
     return path
 
 
-def _resolve_master_key(config: StateConfig, state_dir: Path, environ: Mapping[str, str]) -> bytes:
+def _resolve_master_key(config: StateConfig, state_dir: Path, environ: Mapping[str, str], *, may_create: bool) -> bytes:
     if config.master_key is not None:
         return parse_master_key(follow(config.master_key, environ, "master_key"))
-    return parse_master_key(_load_or_create_secret(state_dir / "master_key", "master key").decode("ascii", "replace"))
+    secret = _load_or_create_secret(state_dir / "master_key", "master key", may_create=may_create)
+    return parse_master_key(secret.decode("ascii", "replace"))
 
 
-def _load_or_create_secret(path: Path, name: str) -> bytes:
+def _load_or_create_secret(path: Path, name: str, *, may_create: bool) -> bytes:
     """Return the secret in the file; without a file, create a secret that only the owner can read.
 
     It is written to a draft and linked into place: of several processes that start together, one creates the secret,
     and the others read it whole.
     """
     if not path.exists():
+        if not may_create:
+            return secrets.token_hex(32).encode()
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:

@@ -5,25 +5,21 @@ Stopping a command leaves its batch running, and prints how to continue.
 
 import json
 import shlex
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from deployments.operations import MODEL_OPERATIONS, Operation
-from serve_app.cli.database import JsonOption, fail
-from serve_app.cli.output import StopMessage, explain_stop, print_json, print_table, render_time
+from serve_app.cli.database import fail
+from serve_app.cli.following import follow
+from serve_app.cli.output import Commands, JsonOption, StopMessage, explain_stop, print_json, print_table, render_time
 
-app = typer.Typer(help="Run files of requests as batches.", no_args_is_help=True)
+app = typer.Typer(cls=Commands, help="Run files of requests as batches.", no_args_is_help=True)
 
-ENDED = ("completed", "failed", "expired", "cancelled")
-_FIRST_POLL_S, _MAX_POLL_S = 0.25, 2.0
-_RATE_OVER_S = 10.0
 _UNCERTAIN = (
     "It is not known whether the batch was created; `manta batch list` shows it if it was. If it was not, the uploaded "
     "file expires by itself."
@@ -54,6 +50,7 @@ def run_batch(
     ],
     output: OutputOption = None,
     endpoint: Annotated[str | None, typer.Option(help="The endpoint; by default that of the first line.")] = None,
+    as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
@@ -62,10 +59,10 @@ def run_batch(
     with explain_stop("No batch was created: the upload was not finished.") as stop, _client(url, key) as client:
         with source.open("rb") as requests:
             file = client.files.create(file=(source.with_suffix(".jsonl").name, requests), purpose="batch")
-        typer.echo(f"{file.bytes:,} bytes uploaded")
+        typer.echo(f"{file.bytes:,} bytes uploaded", err=as_json)
         stop.message = _UNCERTAIN
         batch = _create(client, file.id, endpoint or _endpoint_of(source))
-        _finish(client, batch, target, _repeated_options(context, url), stop)
+        _finish(client, batch, target, _repeated_options(context, url), stop, as_json=as_json)
 
 
 @app.command("wait")
@@ -73,13 +70,15 @@ def wait_for_batch(
     context: typer.Context,
     batch_id: BatchId,
     output: OutputOption = None,
+    as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
     """Wait for a batch and download its answers. Ctrl-C leaves it running."""
     target = output or Path(f"{batch_id}.output.jsonl")
     with explain_stop(f"Nothing was changed at {batch_id}.") as stop, _client(url, key) as client:
-        _finish(client, client.batches.retrieve(batch_id), target, _repeated_options(context, url), stop)
+        options = _repeated_options(context, url)
+        _finish(client, client.batches.retrieve(batch_id), target, options, stop, as_json=as_json)
 
 
 @app.command("list")
@@ -108,7 +107,13 @@ def list_batches(
         for batch in batches
     ]
     columns = ("id", "status", "endpoint", "requests", "completed", "failed", "created")
-    print_table(columns, rows, numeric=("requests", "completed", "failed"))
+    print_table(
+        columns,
+        rows,
+        numeric=("requests", "completed", "failed"),
+        optional=("completed", "endpoint", "failed", "created"),
+        empty="There are no batches of this account. Start one with: manta batch run FILE",
+    )
 
 
 @app.command("show")
@@ -136,6 +141,7 @@ def _client(url: str, key: str | None) -> Iterator[Any]:
 
     if not key:
         fail("Give an API key with --key or in MANTA_API_KEY.")
+    url = complete_url(url)
     try:
         with OpenAI(base_url=url, api_key=key) as client:
             yield client
@@ -158,8 +164,16 @@ def _create(client: Any, file_id: str, endpoint: str) -> Any:
         raise
 
 
-def _finish(client: Any, batch: Any, target: Path, options: str, stop: StopMessage) -> None:
-    """Wait for a batch and download its answers; exit with 1 if the batch or any line failed."""
+def complete_url(url: str) -> str:
+    """Return the base URL of the API: one without a path gets /v1."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        fail(f"{url!r} is not the address of a service, such as {DEFAULT_URL}.")
+    return f"{url.rstrip('/')}/v1" if parts.path in ("", "/") else url
+
+
+def _finish(client: Any, batch: Any, target: Path, options: str, stop: StopMessage, *, as_json: bool) -> None:
+    """Wait for a batch and download its answers; exit with 1 if the batch or any of its requests failed."""
     again = f"manta batch wait {batch.id} -o {shlex.quote(str(target))}{options}"
     stop.message = "\n".join(
         [
@@ -169,15 +183,17 @@ def _finish(client: Any, batch: Any, target: Path, options: str, stop: StopMessa
             f"  cancel it:          manta batch cancel {batch.id}{options}",
         ]
     )
-    typer.echo(f"{batch.id}: {batch.status}")
-    batch = _follow(client, batch)
+    typer.echo(f"{batch.id}: {batch.status}", err=as_json)
+    batch = follow(client, batch)
     if batch.output_file_id is not None:
         stop.message = f"{batch.id} has ended; download its answers with\n  {again}"
         try:
             _download(client, batch.output_file_id, target)
         except OSError as error:
             fail(f"{target} cannot be written: {error.strerror}. Download the answers to another place with\n  {again}")
-        typer.echo(f"{batch.status}: {_counts(batch)}; the answers are in {target}")
+        typer.echo(f"{batch.status}: {_counts(batch)}; the answers are in {target}", err=as_json)
+    if as_json:
+        print_json({**batch.model_dump(), "output": str(target) if batch.output_file_id is not None else None})
     if batch.status == "failed":
         what = "The batch has failed." if batch.request_counts.total else "The batch is not valid."
         fail("\n".join([what, *_errors(batch)]))
@@ -203,50 +219,6 @@ def _repeated_options(context: typer.Context, url: str) -> str:
     """Return the options that follow-up commands need too; never the key."""
     source = context.get_parameter_source("url")
     return f" --url {shlex.quote(url)}" if source is not None and source.name == "COMMANDLINE" else ""
-
-
-def _follow(client: Any, batch: Any) -> Any:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    wait_s = _FIRST_POLL_S
-    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=_RATE_OVER_S) as progress:
-        task = progress.add_task(batch.status, total=None, rate="")
-        while batch.status not in ENDED:
-            time.sleep(wait_s)
-            wait_s = min(_MAX_POLL_S, wait_s * 1.5)
-            if (polled := _poll(client, batch.id)) is None:
-                progress.update(task, description="waiting for the service")
-            else:
-                batch = polled
-                _show_progress(progress, task, batch)
-    return batch
-
-
-def _poll(client: Any, batch_id: str) -> Any:
-    """Return the batch, None while the service is away: the batch survives that."""
-    from openai import APIConnectionError, InternalServerError, RateLimitError
-
-    try:
-        return client.batches.retrieve(batch_id)
-    except (APIConnectionError, InternalServerError, RateLimitError):
-        return None
-
-
-def _show_progress(progress: Progress, task: TaskID, batch: Any) -> None:
-    counts = batch.request_counts
-    speed = progress.tasks[0].speed
-    progress.update(
-        task,
-        description=batch.status,
-        total=counts.total or None,
-        completed=counts.completed + counts.failed,
-        rate="" if not speed else f"{speed:,.1f}/s",
-    )
 
 
 def _endpoint_of(source: Path) -> str:

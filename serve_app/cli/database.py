@@ -22,6 +22,7 @@ from deployments.state.objects.marker import adopt, create_objects
 from deployments.state.objects.store import StoreUnavailable
 from deployments.state.regions.config import RegionConfig
 from deployments.state.usage.store import UsageStore
+from serve_app.cli.output import JsonOption, print_json
 
 T = TypeVar("T")
 
@@ -44,7 +45,6 @@ DatabaseUrlOption = Annotated[
         help="sqlite:///FILE or postgresql://USER@HOST/NAME. If it contains a password, prefer the variable.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,7 @@ async def _run(state: ResolvedState, work: Callable[[Stores], Awaitable[T]]) -> 
 
 def adopt_object_store(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
     config: ConfigOption = None,
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
@@ -185,7 +186,10 @@ def adopt_object_store(
         fail(str(error))
     except StoreUnavailable:
         fail(f"The object store {state.object_store.url} cannot be written. Try again when it can.")
-    typer.echo(f"{state.object_store.url} belongs to this database now. Start the service again.")
+    if as_json:
+        print_json({"object_store": state.object_store.url})
+    else:
+        typer.echo(f"{state.object_store.url} belongs to this database now. Start the service again.")
 
 
 async def _adopt(state: ResolvedState, database: Database) -> None:

@@ -1,14 +1,11 @@
-"""`manta config` checks configuration files; `manta doctor` also checks whether this machine can serve one."""
+"""`manta doctor` checks whether this machine can serve a configuration. It creates and changes nothing."""
 
-import asyncio
 import importlib.metadata
-import json
 import re
 import resource
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,61 +13,45 @@ import psutil
 import typer
 
 from deployments.config import ConfigError
+from deployments.models.config import VLLM
+from deployments.models.whereabouts import find_on_hub, is_cached, is_on_hub
 from deployments.state.config import ResolvedState, resolve_state
-from deployments.state.database.connection import Database, connect
-from deployments.state.objects import marker
-from deployments.state.objects.config import ResolvedObjectStore
-from deployments.state.objects.store import StoreUnavailable
-from deployments.tools.config import CodeInterpreterConfig, ToolsConfig
-from deployments.tools.sandbox.host import prepare_host
-from deployments.tools.sandbox.root import SandboxUnavailable
+from deployments.tools.config import ToolsConfig
 from deployments.tools.web_search.providers import create_provider
-from serve_app.cli.supervise.front import describe_holder, front_stats_ports, is_free
+from serve_app.checks.check import Finding, check_file, read_file
+from serve_app.cli.output import JsonOption, counted, print_json
+from serve_app.cli.stored import look_at_state
+from serve_app.cli.supervise.front import describe, find_holder, front_stats_ports, is_free, other_port
+from serve_app.cli.supervise.machine import GIB, code_interpreter_problem, count_gpus, find_shortages
 from serve_app.cli.supervise.process_tree import abandoned_processes
-from serve_app.config import ServiceConfig, check_file, read_file
+from serve_app.config import ServiceConfig
+from serve_app.front.settings import choose_run_dir
 from serve_app.front.supervisor import HaproxyMissing, find_haproxy
-
-app = typer.Typer(help="Check configuration files, or show their schema.", no_args_is_help=True)
 
 _LOCKS = Path(__file__).parents[2] / "configs" / "locks"
 _SWAPS = Path("/proc/swaps")
 _CUDA_ONLY = ("torchvision", "torchaudio", "torchcodec")
-_GIB = 1024**3
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Ray keeps its object store there.
-_MIN_MEMORY_BYTES = 6 * _GIB
-_MIN_SHARED_MEMORY_BYTES = 1 * _GIB
+_MIN_MEMORY_BYTES = 6 * GIB
+_MIN_SHARED_MEMORY_BYTES = 1 * GIB
 _MIN_OPEN_FILES = 16_384
-
-
-@app.command()
-def check(files: Annotated[list[Path], typer.Argument(help="Serve configuration files.")]) -> None:
-    """Check whether files can be deployed; print one line for each fault, and exit with 1 if there is one."""
-    faults = [fault for path in files for fault in check_file(path)]
-    typer.echo("\n".join(faults) or f"{len(files)} files can be deployed")
-    raise typer.Exit(1 if faults else 0)
-
-
-@app.command()
-def schema() -> None:
-    """Print the JSON schema of the application's `args`."""
-    typer.echo(json.dumps(ServiceConfig.model_json_schema(), indent=2))
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check, with what to do if it failed."""
-
-    state: Literal["ok", "warning", "fault"]
-    text: str
+_PIN = re.compile(r"^([\w.-]+)==(\S+)", re.MULTILINE)
+_FEW = 5
 
 
 def doctor(
     config: Annotated[Path, typer.Argument(help="The Serve configuration file.")] = Path("configs/local.yaml"),
+    as_json: JsonOption = False,
 ) -> None:
-    """Check whether this machine can serve a configuration; exit with 1 if there is a fault."""
+    """Check whether this machine can serve a configuration; exit with 1 if there is a fault. It changes nothing."""
+    findings = examine(config)
+    if as_json:
+        findings = iter(listed := list(findings))
+        print_json(listed)
     has_fault = False
-    for finding in examine(config):
-        typer.echo(f"{finding.state:8} {finding.text}")
+    for finding in findings:
+        if not as_json:
+            typer.echo(f"{finding.state:8} {finding.text}")
         has_fault |= finding.state == "fault"
     raise typer.Exit(1 if has_fault else 0)
 
@@ -78,23 +59,29 @@ def doctor(
 def examine(path: Path) -> Iterator[Finding]:
     """Yield the results of all checks, in the order in which a start needs them."""
     yield _python()
-    faults = check_file(path)
-    if faults:
-        yield from (Finding("fault", fault) for fault in faults)
+    findings = check_file(path)
+    yield from findings
+    if any(finding.state == "fault" for finding in findings):
         return
     document, config = read_file(path)
     yield Finding("ok", f"{path} can be deployed: {', '.join(model.id for model in config.models)}")
     needs_gpu = any(model.device == "gpu" for model in config.models)
-    yield from _packages("gpu" if needs_gpu else "cpu")
+    yield from _packages("gpu" if needs_gpu else "cpu", path)
     if needs_gpu:
         yield _gpu()
-    yield from _resources()
+    yield from _on_hub(config)
+    yield from _resources(config)
     yield _haproxy()
-    yield from _ports(int((document.get("http_options") or {}).get("port", 8000)))
+    try:
+        state = resolve_state(config.state, region=config.region, may_create=False)
+    except ConfigError as error:
+        yield Finding("fault", str(error))
+    else:
+        yield from _ports(int((document.get("http_options") or {}).get("port", 8000)), state)
+        yield from look_at_state(state)
     yield _left_over()
-    yield from _state(config)
     if config.tools.code_interpreter is not None:
-        yield _sandboxes(config.tools.code_interpreter)
+        yield _code_interpreter(config.tools)
         yield from _swap()
     if config.tools.web_search is not None:
         yield _web_search(config.tools)
@@ -107,7 +94,7 @@ def _python() -> Finding:
     return Finding("fault", f"Python {version}: 3.11 or 3.12 is needed")
 
 
-def _packages(profile: str) -> Iterator[Finding]:
+def _packages(profile: str, path: Path) -> Iterator[Finding]:
     """Compare the installed packages with the profile's list, which only a checkout of the project has."""
     installed = {
         re.sub(r"[-_.]+", "-", distribution.name).lower(): distribution.version
@@ -121,31 +108,52 @@ def _packages(profile: str) -> Iterator[Finding]:
     lock = _LOCKS / f"{profile}.txt"
     if not lock.exists():
         return
-    pins = [line.split("==") for line in lock.read_text().splitlines() if "==" in line]
+    pins = _PIN.findall(lock.read_text())
     missing = [name for name, _ in pins if name not in installed]
     others = [f"{name} {installed[name]}" for name, version in pins if installed.get(name, version) != version]
     if missing:
-        yield Finding("fault", f"Packages of the {profile} profile that are not installed: {', '.join(missing)}")
+        which = f": {', '.join(missing)}" if len(missing) <= _FEW else f", {len(missing)} of {len(pins)}"
+        text = f"Packages of the {profile} profile are not installed{which}. Run: make install CONFIG={path}"
+        yield Finding("fault", text)
     if others:
-        yield Finding("warning", f"Packages in other versions than those tested: {', '.join(others)}")
+        more = f" and {len(others) - _FEW} more" if len(others) > _FEW else ""
+        text = f"Packages in other versions than those tested: {', '.join(others[:_FEW])}{more}"
+        yield Finding("warning", f"{text}. Run: make install CONFIG={path}")
     if not missing and not others:
         yield Finding("ok", f"All {len(pins)} packages of the {profile} profile")
 
 
 def _gpu() -> Finding:
-    if Path("/dev/nvidiactl").exists() and shutil.which("nvidia-smi"):
-        return Finding("ok", "An NVIDIA driver is there")
+    if count := count_gpus():
+        return Finding("ok", counted(count, "NVIDIA GPU"))
     return Finding("fault", "The configuration has models for GPUs, but there is no NVIDIA driver on this machine")
 
 
-def _resources() -> Iterator[Finding]:
+def _on_hub(config: ServiceConfig) -> Iterator[Finding]:
+    """Yield a finding for each model that is fetched from the hub at the first start."""
+    for model in config.models:
+        if model.engine != VLLM or not is_on_hub(model.source):
+            continue
+        if is_cached(model.source):
+            yield Finding("ok", f"{model.source} is in the cache of the hub")
+        elif (problem := find_on_hub(model.source)) is not None:
+            yield Finding("warning", f"{model.id}: {problem}")
+        else:
+            yield Finding("ok", f"{model.source} is on the hub, and is downloaded at the first start")
+
+
+def _resources(config: ServiceConfig) -> Iterator[Finding]:
+    shortages = list(find_shortages(config))
+    yield from (Finding("fault", text) for text in shortages)
+    if not shortages:
+        yield Finding("ok", "The models fit on this machine")
     available = psutil.virtual_memory().available
     state: Literal["ok", "warning"] = "ok" if available >= _MIN_MEMORY_BYTES else "warning"
     hint = "" if state == "ok" else ": local.yaml takes about 6 GiB"
-    yield Finding(state, f"{available / _GIB:.1f} GiB of memory are free{hint}")
+    yield Finding(state, f"{available / GIB:.1f} GiB of memory are free{hint}")
     shared = shutil.disk_usage(_SHARED_MEMORY).total if _SHARED_MEMORY.is_dir() else 0
     if shared < _MIN_SHARED_MEMORY_BYTES:
-        yield Finding("warning", f"{_SHARED_MEMORY} has {shared / _GIB:.1f} GiB; Ray wants 1 GiB or more there")
+        yield Finding("warning", f"{_SHARED_MEMORY} has {shared / GIB:.1f} GiB; Ray wants 1 GiB or more there")
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < _MIN_OPEN_FILES:
         yield Finding("warning", f"A process may open {soft} files, which bounds the connections: ulimit -n 65536")
@@ -158,10 +166,15 @@ def _haproxy() -> Finding:
         return Finding("fault", f"There is no HAProxy for the front: {error}")
 
 
-def _ports(http_port: int) -> Iterator[Finding]:
-    taken = [port for port in (http_port, *front_stats_ports()) if not is_free(port)]
-    for port in taken:
-        yield Finding("fault", f"Port {port} is taken{describe_holder(port)}")
+def _ports(http_port: int, state: ResolvedState) -> Iterator[Finding]:
+    run_dir = choose_run_dir(state.state_dir)
+    taken = {port: find_holder(port, run_dir) for port in (http_port, *front_stats_ports()) if not is_free(port)}
+    own = [holder for holder in taken.values() if holder is not None and holder.is_own]
+    if own:
+        yield Finding("ok", f"Manta runs here already: {own[0]}")
+    for port, holder in taken.items():
+        if holder is None or not holder.is_own:
+            yield Finding("fault", f"Port {port} is taken{describe(holder)}{other_port(port, http_port)}")
     if not taken:
         yield Finding("ok", f"Port {http_port} is free")
 
@@ -173,37 +186,6 @@ def _left_over() -> Finding:
     return Finding("ok", "No processes are left of an earlier start")
 
 
-def _state(config: ServiceConfig) -> Iterator[Finding]:
-    try:
-        state = resolve_state(config.state, region=config.region)
-        yield from asyncio.run(_look_at_state(state))
-    except ConfigError as error:
-        yield Finding("fault", str(error))
-
-
-async def _look_at_state(state: ResolvedState) -> list[Finding]:
-    database = await connect(state.database_url)
-    found = [Finding("ok", "The database answers, and its tables are up to date")]
-    try:
-        for place in (state.object_store, state.object_store.other):
-            if place is not None:
-                found.append(await _look_at_objects(database, place))
-    finally:
-        await database.close()
-    return found
-
-
-async def _look_at_objects(database: Database, place: ResolvedObjectStore) -> Finding:
-    try:
-        await marker.check(database, marker.create_objects(place), place.url, place.name)
-    except ConfigError as error:
-        return Finding("fault", str(error))
-    except StoreUnavailable:
-        message = "does not answer: files and batches will get a 503 until it does"
-        return Finding("warning", f"The object store {place.url} {message}")
-    return Finding("ok", "The object store answers, and belongs to the database")
-
-
 def _web_search(config: ToolsConfig) -> Finding:
     try:
         create_provider(config)
@@ -212,12 +194,10 @@ def _web_search(config: ToolsConfig) -> Finding:
     return Finding("ok", "The web search has what it needs to ask its provider")
 
 
-def _sandboxes(config: CodeInterpreterConfig) -> Finding:
-    try:
-        asyncio.run(prepare_host(config.limits, config.packages))
-    except SandboxUnavailable as error:
-        return Finding("warning", f"The code interpreter will be off: {error}")
-    return Finding("ok", "Sandboxes for the code interpreter can be built")
+def _code_interpreter(tools: ToolsConfig) -> Finding:
+    if (problem := code_interpreter_problem(tools)) is not None:
+        return Finding("warning", f"Code interpreter: off, {problem}")
+    return Finding("ok", "Code interpreter: this machine can build its sandboxes")
 
 
 def _swap() -> Iterator[Finding]:

@@ -15,6 +15,8 @@ from deployments.proof import FrontTrust
 from deployments.state.config import MIN_PEPPER_BYTES, StateConfig, resolve_state
 from deployments.state.regions import ResolvedRegion
 from deployments.state.regions.config import RegionConfig, resolve_region
+from serve_app.checks.check import read_file
+from serve_app.checks.rules import OF_THE_FILE
 from serve_app.cli.supervise.front import (
     check_encrypted,
     choose_bound,
@@ -23,7 +25,7 @@ from serve_app.cli.supervise.front import (
     front_stats_port,
     ingress_tls,
 )
-from serve_app.config import HttpConfig, read_file
+from serve_app.config import HttpConfig
 from serve_app.front.certificate import CertificateFailed, write_copies
 from serve_app.front.settings import FrontSettings, IngressTls, choose_run_dir, supervisor_command
 from serve_app.front.supervisor import HaproxyMissing, find_haproxy
@@ -157,6 +159,6 @@ def _read_service(path: Path | None, environ: Mapping[str, str]) -> _Service:
             return _Service(pepper.encode(), state_dir, HttpConfig())
         state = resolve_state(StateConfig(), environ)
         return _Service(state.pepper, state.state_dir, HttpConfig())
-    _, service = read_file(path)
+    _, service = read_file(path, OF_THE_FILE)
     state = resolve_state(service.state, environ, service.region)
     return _Service(state.pepper, state.state_dir, service.http, state.region, ingress_tls(service))

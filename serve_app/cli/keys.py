@@ -14,10 +14,10 @@ from deployments.operations import Operation
 from deployments.state.audit_log import command_line_actor
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
 from deployments.state.identity.tiers import Tiers
-from serve_app.cli.database import ConfigOption, DatabaseUrlOption, JsonOption, Place, StateDirOption, Stores, run
-from serve_app.cli.output import parse_duration, print_json, print_table, render_time
+from serve_app.cli.database import ConfigOption, DatabaseUrlOption, Place, StateDirOption, Stores, run
+from serve_app.cli.output import Commands, JsonOption, parse_duration, print_json, print_table, render_time
 
-app = typer.Typer(help="Issue, list, limit, rotate and revoke API keys.", no_args_is_help=True)
+app = typer.Typer(cls=Commands, help="Issue, list, limit, rotate and revoke API keys.", no_args_is_help=True)
 
 
 class RetentionName(StrEnum):
@@ -29,14 +29,12 @@ class RetentionName(StrEnum):
 
 
 KeyId = Annotated[str, typer.Argument(help="The key's id, key_...", show_default=False)]
-TierOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help=f"The tier of limits: {', '.join(Tiers().names)}, or a tier of --config. If the tier has no limits "
-        "(enterprise), the key needs its own.",
-    ),
-]
+_TIER_HELP = (
+    f"The tier of limits: {', '.join(Tiers().names)}, or a tier of --config. If the tier has no limits (enterprise), "
+    "the key needs its own."
+)
+TierOption = Annotated[str | None, typer.Option(metavar="NAME", help=_TIER_HELP)]
+NewTierOption = Annotated[str, typer.Option(metavar="NAME", help=_TIER_HELP)]
 RequestsOption = Annotated[int | None, typer.Option(help="Requests in any 60 seconds, instead of the tier's.")]
 TokensOption = Annotated[int | None, typer.Option(help="Tokens in any 60 seconds, instead of the tier's.")]
 OperationOption = Annotated[
@@ -59,7 +57,7 @@ def create_key(
         str, typer.Option(help="The account of the key; an account's keys share its files.")
     ] = "default",
     organization: Annotated[str, typer.Option(help="The account's public name; by default the account itself.")] = "",
-    tier: TierOption = None,
+    tier: NewTierOption = "free",
     requests_per_minute: RequestsOption = None,
     tokens_per_minute: TokensOption = None,
     operation: OperationOption = None,
@@ -100,24 +98,31 @@ def list_keys(
     if as_json:
         print_json([_to_wire(key) for key in keys])
         return
-    columns = ("id", "key", "name", "account", "tier", "requests/min", "tokens/min", "status", "created", "expires")
+    columns = ("id", "name", "account", "tier", "status", "requests/min", "tokens/min", "key", "expires", "created")
     now = time.time()
     rows = [
         (
             key.key_id,
-            key.display,
             key.name,
             key.account,
             f"{key.tier}, admin" if key.is_admin else key.tier,
+            key.status(now),
             key.requests_per_minute,
             key.tokens_per_minute,
-            key.status(now),
-            render_time(key.created_at),
+            key.display,
             render_time(key.expires_at),
+            render_time(key.created_at),
         )
         for key in keys
     ]
-    print_table(columns, rows, numeric=("requests/min", "tokens/min"))
+    which = "" if account is None else f" of the account {account!r}"
+    print_table(
+        columns,
+        rows,
+        numeric=("requests/min", "tokens/min"),
+        optional=("account", "tier", *columns[5:]),
+        empty=f"There are no keys{which}. Create one with: manta keys create",
+    )
 
 
 @app.command("show")
@@ -181,7 +186,9 @@ def limit_key(
 @app.command("rotate")
 def rotate_key(
     key_id: KeyId,
-    overlap: Annotated[str, typer.Option(help="Accept the old secret for this long too: 15m, 24h.")] = "0s",
+    overlap: Annotated[
+        str, typer.Option(help="Accept the old secret for this long too: 15m, 24h. 0s refuses it at once.")
+    ] = "24h",
     as_json: JsonOption = False,
     config: ConfigOption = None,
     state_dir: StateDirOption = None,
@@ -203,11 +210,18 @@ def revoke_key(
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """Revoke a key for good. Every ingress refuses it within a second."""
-    _print_key(
-        run(Place(config, state_dir, database_url), lambda stores: stores.keys.revoke(key_id, by=command_line_actor())),
-        as_json=as_json,
-    )
+    """Revoke a key for good. Every ingress replica refuses it within a second."""
+
+    async def work(stores: Stores) -> tuple[ApiKey, ApiKey]:
+        return await stores.keys.show(key_id), await stores.keys.revoke(key_id, by=command_line_actor())
+
+    before, key = run(Place(config, state_dir, database_url), work)
+    if as_json:
+        print_json(_to_wire(key))
+    elif before.revoked_at is not None:
+        typer.echo(f"{key_id} ({key.name}) was revoked already, on {render_time(before.revoked_at)} UTC.")
+    else:
+        typer.echo(f"{key_id} ({key.name}) is revoked. Every ingress replica refuses it within a second.")
 
 
 def _changes(

@@ -4,20 +4,44 @@ import json
 import re
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, date, datetime
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
+_BETWEEN = 2
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _DURATION = re.compile(r"^(\d{1,9})([smhdw])$")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+class Commands(TyperGroup):
+    """A group of commands whose help has the whole first sentence of each, and is asked for with -h too."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands."""
+        rows = [(name, _first_sentence(self.commands[name])) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _first_sentence(command: Any) -> str:
+    text = " ".join((command.help or "").split("\n\n")[0].split())
+    return f"{text.partition('. ')[0].removesuffix('.')}."
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: "1 file", "2 files"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def parse_duration(text: str) -> float:
@@ -37,18 +61,42 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(_plain(value), indent=2))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[str] = ()) -> None:
-    """Print a table; outside a terminal nothing is cut off."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=240)
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    right = set(numeric)
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(render(value) for value in row))
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    numeric: Collection[str] = (),
+    optional: Sequence[str] = (),
+    empty: str = "",
+) -> None:
+    """Print a table, or the sentence `empty` where there are no rows.
+
+    If it is wider than the terminal, it has none of the columns in `optional` from some point on, and a last line says
+    so. Outside a terminal, the width is that in COLUMNS, or 80.
+    """
+    cells = [[render(value) for value in row] for row in rows]
+    if not cells:
+        typer.echo(empty or "Nothing.")
+        return
+    console = Console(highlight=False)
+    widths = {
+        name: max(len(name), *(len(row[number]) for row in cells)) + _BETWEEN for number, name in enumerate(columns)
+    }
+    left_out: list[str] = []
+    for name in reversed(optional):
+        if sum(widths[column] for column in columns if column not in left_out) - _BETWEEN <= console.width:
+            break
+        left_out.append(name)
+    shown = [number for number, name in enumerate(columns) if name not in left_out]
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, _BETWEEN, 0, 0))
+    for number in shown:
+        name = columns[number]
+        table.add_column(name, justify="right" if name in numeric else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(row[number] for number in shown))
     console.print(table, markup=False)
+    if left_out:
+        text = f"Not shown here: {', '.join(reversed(left_out))}. A wider terminal or --json has them."
+        console.print(text, markup=False)
 
 
 def render(value: object) -> str:

@@ -14,20 +14,19 @@ from deployments.state.regions.register import Region, RegionRegister, RegionUnk
 from serve_app.cli.database import (
     ConfigOption,
     DatabaseUrlOption,
-    JsonOption,
     Place,
     StateDirOption,
     fail,
     run,
 )
-from serve_app.cli.output import print_json, print_table, render_time
+from serve_app.cli.output import Commands, JsonOption, print_json, print_table, render_time
 
 T = TypeVar("T")
 RegionArgument = Annotated[str, typer.Argument(help="The region's name.")]
 
 _NUMBERS = ("limit", "share", "used", "lent", "borrowed")
 
-app = typer.Typer(help="Show regions, and take one out of traffic.", no_args_is_help=True)
+app = typer.Typer(cls=Commands, help="Show regions, and take one out of traffic.", no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +65,28 @@ def list_regions(
         )
         for region in seen.regions
     ]
-    print_table(columns, rows, numeric=("replicas",))
+    print_table(
+        columns,
+        rows,
+        numeric=("replicas",),
+        optional=("leads", "lacks objects", "version", "replicas"),
+        empty="There are no regions: no service whose configuration has a section `region` has started.",
+    )
     behind = [
         (one.name, "synchronous" if one.is_synchronous else "asynchronous", f"{one.lag_s:.1f} s", one.lag_bytes)
         for one in seen.standbys
     ]
     shares = [row for region in seen.regions for row in _shares(region)]
     if shares:
-        print_table(("region", "key", "of", "limit", "share", "used", "lent", "borrowed"), shares, numeric=_NUMBERS)
-    print_table(("standby", "commits", "behind", "bytes behind"), behind, numeric=("bytes behind",))
+        print_table(("region", "key", "of", *_NUMBERS), shares, numeric=_NUMBERS, optional=_NUMBERS[2:])
+    if behind:
+        print_table(("standby", "commits", "behind", "bytes behind"), behind, numeric=("bytes behind",))
 
 
 @app.command("drain")
 def drain(
     name: RegionArgument,
+    as_json: JsonOption = False,
     config: ConfigOption = None,
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
@@ -89,12 +96,17 @@ def drain(
         Place(config, state_dir, database_url),
         lambda database: RegionRegister(database).drain(name, command_line_actor()),
     )
-    typer.echo(f"{name} takes no new requests in a few seconds. Bring it back with: manta regions undrain {name}")
+    _tell(
+        {"name": name, "is_drained": True},
+        f"{name} takes no new requests in a few seconds. Bring it back with: manta regions undrain {name}",
+        as_json=as_json,
+    )
 
 
 @app.command("undrain")
 def undrain(
     name: RegionArgument,
+    as_json: JsonOption = False,
     config: ConfigOption = None,
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
@@ -104,12 +116,13 @@ def undrain(
         Place(config, state_dir, database_url),
         lambda database: RegionRegister(database).undrain(name, command_line_actor()),
     )
-    typer.echo(f"{name} takes requests again in a few seconds.")
+    _tell({"name": name, "is_drained": False}, f"{name} takes requests again in a few seconds.", as_json=as_json)
 
 
 @app.command("forget")
 def forget(
     name: RegionArgument,
+    as_json: JsonOption = False,
     config: ConfigOption = None,
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
@@ -119,7 +132,14 @@ def forget(
         Place(config, state_dir, database_url),
         lambda database: RegionRegister(database).forget(name, command_line_actor()),
     )
-    typer.echo(f"{name} is no longer listed.")
+    _tell({"name": name, "is_forgotten": True}, f"{name} is no longer listed.", as_json=as_json)
+
+
+def _tell(outcome: dict[str, Any], sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(outcome)
+    else:
+        typer.echo(sentence)
 
 
 def _run(place: Place, work: Callable[[Database], Awaitable[T]]) -> T:

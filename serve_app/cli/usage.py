@@ -1,12 +1,20 @@
 """`manta usage` and `manta requests`: usage by key, model and day, and the latest requests of a key."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from serve_app.cli.database import ConfigOption, DatabaseUrlOption, JsonOption, Place, StateDirOption, run
-from serve_app.cli.output import print_json, print_table, render_time
+from deployments.models.price import COST_PER_UNIT
+from deployments.state.usage.record import RequestRecord
+from deployments.state.usage.store import UsageRow
+from serve_app.cli.database import ConfigOption, DatabaseUrlOption, Place, StateDirOption, Stores, run
+from serve_app.cli.output import JsonOption, print_json, print_table, render_time
+
+_COUNTS = ("num_requests", "num_errors", "prompt_tokens", "completion_tokens", "cached_tokens", "discounted_tokens")
+_USAGE = ("day", "name", "model", "requests", "errors", "prompt", "completion", "cost", "key", "cached", "discount")
 
 
 def show_usage(
@@ -18,32 +26,21 @@ def show_usage(
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """Show requests and tokens per key, model and day."""
+    """Show requests, tokens and cost per key, model and day, with the total."""
     since = (datetime.now(UTC) - timedelta(days=days - 1)).date()
-    rows = run(
-        Place(config, state_dir, database_url),
-        lambda stores: stores.usage.by_day(key_id=key, account=account, since=since),
-    )
+
+    async def work(stores: Stores) -> tuple[list[UsageRow], dict[str, str]]:
+        if key is not None:
+            await stores.keys.show(key)
+        rows = await stores.usage.by_day(key_id=key, account=account, since=since)
+        return rows, {one.key_id: one.name for one in await stores.keys.list_keys(include_revoked=True)}
+
+    rows, names = run(Place(config, state_dir, database_url), work)
     if as_json:
-        print_json(rows)
-        return
-    columns = ("day", "key", "account", "model", "requests", "errors", "prompt", "completion", "cached", "discount")
-    cells = [
-        (
-            row.day.isoformat(),
-            row.key_id,
-            row.account,
-            row.model or "-",
-            row.num_requests,
-            row.num_errors,
-            row.prompt_tokens,
-            row.completion_tokens,
-            row.cached_tokens,
-            row.discounted_tokens,
-        )
-        for row in rows
-    ]
-    print_table(columns, cells, numeric=columns[4:])
+        costs = [{**asdict(row), "key_name": names.get(row.key_id), "cost": _in_currency(row.cost)} for row in rows]
+        print_json(costs)
+    else:
+        _print_usage(rows, names, days)
 
 
 def show_requests(
@@ -55,26 +52,69 @@ def show_requests(
     database_url: DatabaseUrlOption = None,
 ) -> None:
     """Show the latest requests of a key: time, route, status, tokens and durations."""
-    records = run(
-        Place(config, state_dir, database_url), lambda stores: stores.usage.last_requests(key_id, limit=limit)
-    )
+
+    async def work(stores: Stores) -> list[RequestRecord]:
+        await stores.keys.show(key_id)
+        return await stores.usage.last_requests(key_id, limit=limit)
+
+    records = run(Place(config, state_dir, database_url), work)
     if as_json:
         print_json(records)
         return
-    columns = ("at", "request", "route", "model", "status", "code", "prompt", "completion", "ttft", "total")
+    columns = ("at", "status", "code", "route", "model", "prompt", "completion", "total", "ttft", "request")
     cells = [
         (
             render_time(record.at),
-            record.request_id,
-            record.route,
-            record.model,
             str(record.status),
             record.code,
+            record.route,
+            record.model,
             record.prompt_tokens,
             record.completion_tokens,
-            None if record.ttft_s is None else f"{record.ttft_s:.3f} s",
             f"{record.total_s:.3f} s",
+            None if record.ttft_s is None else f"{record.ttft_s:.3f} s",
+            record.request_id,
         )
         for record in records
     ]
-    print_table(columns, cells, numeric=("prompt", "completion", "ttft", "total"))
+    print_table(
+        columns,
+        cells,
+        numeric=("prompt", "completion", "ttft", "total"),
+        optional=("code", *columns[4:]),
+        empty=f"{key_id} has made no requests that the request log still has.",
+    )
+
+
+def _print_usage(rows: Sequence[UsageRow], names: Mapping[str, str], days: int) -> None:
+    def cells(day: str, name: str, model: str, key: str, counts: Sequence[int], cost: int) -> tuple[object, ...]:
+        requests, errors, prompt, completion, cached, discount = counts
+        shown = f"{_in_currency(cost):,.4f}" if cost else "-"
+        return day, name, model, requests, errors, prompt, completion, shown, key, cached, discount
+
+    listed = [
+        cells(
+            row.day.isoformat(),
+            names.get(row.key_id, row.key_id),
+            row.model or "-",
+            row.key_id,
+            [getattr(row, name) for name in _COUNTS],
+            row.cost,
+        )
+        for row in rows
+    ]
+    if rows:
+        sums = [sum(getattr(row, name) for row in rows) for name in _COUNTS]
+        listed.append(cells("total", "", "", "", sums, sum(row.cost for row in rows)))
+    print_table(
+        _USAGE,
+        listed,
+        numeric=(*_USAGE[3:8], *_USAGE[9:]),
+        optional=("model", "errors", *_USAGE[7:]),
+        empty=f"There were no requests in the last {days} days." if days > 1 else "There were no requests today.",
+    )
+
+
+def _in_currency(cost: int) -> float:
+    """Return a cost in the currency of the prices."""
+    return cost / COST_PER_UNIT

@@ -234,16 +234,16 @@ async def connect(url: str, patience: Patience = USUAL, *, is_patient: bool = Fa
     """
     parsed = make_url(url)
     try:
-        database = Database(*await _create_engines(parsed, patience), patience)
+        database = Database(*await create_engines(parsed, patience), patience)
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-        raise ConfigError(f"The database cannot be opened: {_reason(error)}.") from None
+        raise ConfigError(f"The database cannot be opened: {reason_of(error)}.") from None
     num_failures = 0
     while True:
         try:
             await _migrate(database, parsed, patience)
         except (DBAPIError, OSError) as error:
             place = parsed.render_as_string(hide_password=True)
-            failure = ConfigError(f"The database {place} cannot be used: {_reason(error)}.")
+            failure = ConfigError(f"The database {place} cannot be used: {reason_of(error)}.")
             if not is_patient or not database.has_standby or not lacks_primary(error):
                 await database.close()
                 raise failure from error
@@ -258,7 +258,7 @@ async def connect(url: str, patience: Patience = USUAL, *, is_patient: bool = Fa
             return database
 
 
-async def _create_engines(url: URL, patience: Patience) -> tuple[AsyncEngine, AsyncEngine | None]:
+async def create_engines(url: URL, patience: Patience) -> tuple[AsyncEngine, AsyncEngine | None]:
     """Return the engine of a database, and for one of several servers an engine that reads from any of them."""
     if url.drivername.startswith("sqlite"):
         path = Path(url.database or "")
@@ -308,7 +308,7 @@ def _operational_errors() -> Iterator[None]:
         raise OperationalError(None, None, error) from error
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Return the driver's message, without the statement and its values."""
     cause = getattr(error, "orig", None) or error
     return str(cause).strip().rstrip(".") or type(cause).__name__

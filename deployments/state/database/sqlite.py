@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util.concurrency import in_greenlet
 
 T = TypeVar("T")
@@ -96,6 +97,20 @@ def create_sqlite(path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(_BUSY_TIMEOUT)
             connection.execute("PRAGMA journal_mode=WAL")
+
+
+def open_read_only(path: Path) -> AsyncEngine:
+    """Return an engine that reads a database, and creates no file beside it.
+
+    SQLite reads a file with a write-ahead log only beside a file of its own, which is there while a process has the
+    database open. Otherwise the log is empty, but after a crash, and is not read.
+    """
+    is_open = path.with_name(f"{path.name}-shm").exists()
+    options = {"mode": "ro", "uri": "true"} if is_open else {"mode": "ro", "immutable": "1", "uri": "true"}
+    url = URL.create("sqlite+aiosqlite", database=f"file:{quote(str(path))}", query=options)
+    engine = create_async_engine(url, connect_args={"isolation_level": None})
+    configure_sqlite(engine.sync_engine)
+    return engine
 
 
 async def empty_log(driver: Any) -> None:

@@ -20,16 +20,22 @@ TierName = Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[a-z0-9]
 class TierLimits(Section):
     """The limits of a tier.
 
-    Each key may use `requests_per_minute` and `tokens_per_minute` in any 60 seconds; None means that each key needs
-    limits of its own. It may make `calls_per_minute` to all that is not a model: files, conversations, batches, usage,
-    pages of the console; each ingress replica counts for itself. The unfinished batches of an account may hold
-    `enqueued_tokens` together, beside the limits of its keys. Its files and pending uploads may hold `file_bytes`
-    together, its responses and conversations `item_bytes`. It may have `stored_objects`: files, pending uploads, vector
-    stores and conversations. In the console, its holders may create keys while it has fewer than `keys`; each key has
-    limits of its own. None means any number of these. With `priority`, requests may go before others with
-    `service_tier: priority`; without, they are served as usual. Each token of a request with `service_tier: flex`
-    counts `flex_token_weight`. Where several accounts want more of a model than there is, each gets tokens in
-    proportion to its `share`.
+    Args:
+        requests_per_minute, tokens_per_minute: what each key may use in any 60 seconds. None means that each key needs
+            limits of its own.
+        enqueued_tokens: what the unfinished batches of an account may hold together, beside the limits of its keys.
+            None for any number.
+        calls_per_minute: how many calls a key may make to all that is not a model: files, conversations, batches,
+            usage, pages of the console. Each ingress replica counts for itself. None for any number.
+        file_bytes: what the files and pending uploads of an account may hold together. None for any number.
+        item_bytes: what its responses and conversations may hold together. None for any number.
+        stored_objects: how many files, pending uploads, vector stores and conversations an account may have. None for
+            any number.
+        keys: while it has fewer than this, the holders of an account may create keys in the console. Each key has limits
+            of its own. None for any number.
+        priority: whether requests with `service_tier: priority` go before others; otherwise they are served as usual.
+        flex_token_weight: how much each token of a request with `service_tier: flex` counts.
+        share: where several accounts want more of a model than there is, each gets tokens in proportion to this.
     """
 
     requests_per_minute: RequestsPerMinute | None

@@ -116,9 +116,10 @@ async def mark(database: Database, objects: ObjectStore, url: str, name: str = _
         await _note_written(database, name, known.marker)
 
 
-async def check(database: Database, objects: ObjectStore, url: str, name: str = _FIRST) -> None:
-    """Check like `mark`, but write nothing."""
-    found, known = await _read(objects), await _known(database, name)
+async def check(database: Database | None, objects: ObjectStore | None, url: str, name: str = _FIRST) -> None:
+    """Check like `mark`, but write nothing; the database or the folder of the objects is None if it does not exist."""
+    found = None if objects is None else await _read(objects)
+    known = None if database is None else await _known(database, name)
     if found is not None or (known is not None and known.is_written):
         _compare(known, found, url)
 

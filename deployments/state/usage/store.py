@@ -33,7 +33,10 @@ _TEXT_COLUMNS = {column.name: column.type.length for column in request_log.c if 
 
 @dataclass(frozen=True)
 class UsageRow:
-    """The usage of one model by one key on one day (UTC); `model` is empty for requests without a known model."""
+    """The usage of one model by one key on one day (UTC); `model` is empty for requests without a known model.
+
+    `cost` is in 10^-12 of the currency.
+    """
 
     key_id: str
     account: str
@@ -45,6 +48,7 @@ class UsageRow:
     completion_tokens: int
     cached_tokens: int
     discounted_tokens: int = 0
+    cost: int = 0
 
 
 class UsageStore:
@@ -90,7 +94,8 @@ class UsageStore:
                 one.account or "",
                 day_of(one.start),
                 one.model or "",
-                *(getattr(one, name) for name in _COUNTS),
+                **{name: getattr(one, name) for name in _COUNTS},
+                cost=one.cost,
             )
             for one in sums
         ]

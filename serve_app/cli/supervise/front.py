@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -74,16 +75,42 @@ def is_free(port: int) -> bool:
     return True
 
 
-def describe_holder(port: int) -> str:
-    """Return the process that listens on a port, as " by NAME (process ID)"; empty if this user may not see it."""
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that listens on a port. `is_own` says that it is the front of the service in question."""
+
+    name: str
+    pid: int
+    is_own: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name} (process {self.pid})"
+
+
+def find_holder(port: int, run_dir: Path) -> Holder | None:
+    """Return the process that listens on a port, None if this user may not see it; `run_dir` is that of our front."""
     try:
         for connection in psutil.net_connections("tcp"):
             address = connection.laddr
             if connection.status == psutil.CONN_LISTEN and address and address.port == port and connection.pid:
-                return f" by {psutil.Process(connection.pid).name()} (process {connection.pid})"
+                process = psutil.Process(connection.pid)
+                is_own = any(Path(word).parent == run_dir for word in process.cmdline())
+                return Holder(process.name(), connection.pid, is_own)
     except psutil.Error:
         pass
-    return ""
+    return None
+
+
+def describe(holder: Holder | None) -> str:
+    """Return " by" and the process that holds a port; empty for a process that this user may not see."""
+    return "" if holder is None else f" by {holder}"
+
+
+def other_port(port: int, http_port: int) -> str:
+    """Return how to choose another port than one that is taken, as a sentence after a full stop."""
+    if port == http_port:
+        return ". Stop that process, or choose another port: http_options.port, or manta serve --port"
+    return f". It is for the front's metrics. Stop that process, or set {STATS_PORT_VARIABLE} to another port"
 
 
 def choose_tls(

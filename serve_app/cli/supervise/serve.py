@@ -26,20 +26,23 @@ from deployments.local_ray import choose_folder
 from deployments.models.demo.sources import resolve_source
 from deployments.proof import FrontTrust
 from deployments.state.config import ResolvedState, resolve_state
+from serve_app.checks.check import read_file
 from serve_app.cli.supervise.front import (
-    STATS_PORT_VARIABLE,
     Front,
     check_encrypted,
     choose_bound,
     choose_proxy_port,
     choose_tls,
-    describe_holder,
+    describe,
+    find_holder,
     front_stats_host,
     front_stats_port,
     front_stats_ports,
     ingress_tls,
     is_free,
+    other_port,
 )
+from serve_app.cli.supervise.machine import check_room, code_interpreter_problem
 from serve_app.cli.supervise.process_tree import (
     ProcessTree,
     abandoned_processes,
@@ -49,7 +52,7 @@ from serve_app.cli.supervise.process_tree import (
 )
 from serve_app.cli.supervise.readiness import Progress, ReadinessProbe
 from serve_app.cli.supervise.welcome import create_link, open_state, render_welcome
-from serve_app.config import ServiceConfig, read_file
+from serve_app.config import ServiceConfig
 from serve_app.front.certificate import CertificateFailed, write_copies
 from serve_app.front.settings import FrontSettings, TlsFiles, choose_run_dir
 
@@ -96,6 +99,10 @@ class ServePlan:
 
 def serve(
     config: Annotated[Path, typer.Argument(help="The Serve configuration file.")] = Path("configs/local.yaml"),
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="The port for clients; by default http_options.port of the file, or 8000."),
+    ] = None,
     timeout_s: Annotated[float, typer.Option(help="How long the models may take to start, in seconds.")] = 3600.0,
     tls_certificate: Annotated[
         Path | None,
@@ -110,10 +117,11 @@ def serve(
     console = Console(stderr=True, highlight=False)
     os.umask(0o077)  # Only this user may read what this command and its processes write.
     try:
-        plan = load_plan(config, console)
+        plan = load_plan(config, console, port)
         tls = choose_tls(plan.config.http, tls_certificate, tls_key, plain_http=plain_http)
         plan = replace(plan, tls=tls)
         check_encrypted(plan.host, tls, plain_http=plain_http)
+        check_room(plan.config)
     except ConfigError as error:
         _fail(console, str(error))
     _clear_the_way(plan, console)
@@ -146,13 +154,16 @@ def serve(
     raise typer.Exit(status)
 
 
-def load_plan(path: Path, console: Console) -> ServePlan:
-    """Return what a configuration file asks for; print what is wrong with it and exit if it cannot be served."""
+def load_plan(path: Path, console: Console, port: int | None = None) -> ServePlan:
+    """Return what a configuration file asks for; print what is wrong with it and exit if it cannot be served.
+
+    `port` is used instead of the port in the file.
+    """
     try:
         document, config = read_file(path)
         state = resolve_state(config.state, region=config.region)
         http = document.get("http_options") or {}
-        host, port = str(http.get("host", "127.0.0.1")), int(http.get("port", 8000))
+        host, port = str(http.get("host", "127.0.0.1")), port or int(http.get("port", 8000))
         return ServePlan(path, host, port, choose_proxy_port(port), config, state)
     except (ConfigError, OSError) as error:
         _fail(console, str(error))
@@ -195,20 +206,12 @@ def _clear_the_way(plan: ServePlan, console: Console) -> None:
     if processes := abandoned_processes():
         console.print(f"Ending {len(processes)} processes left over from an earlier start.")
         end_processes(processes, patience_s=5.0)
-    if not is_free(plan.port):
-        _fail(
-            console,
-            f"Port {plan.port} is taken{describe_holder(plan.port)}. Stop that process, or set another "
-            f"http_options.port in {plan.path}.",
-        )
-    for port in front_stats_ports():
+    for port in (plan.port, *front_stats_ports()):
         if not is_free(port):
-            _fail(
-                console,
-                f"Port {port}, where the front shows its metrics, is taken{describe_holder(port)}: most likely another "
-                f"front runs on this machine. Stop it, or choose another port in the environment variable "
-                f"{STATS_PORT_VARIABLE}.",
-            )
+            holder = find_holder(port, choose_run_dir(plan.state.state_dir))
+            if holder is not None and holder.is_own:
+                _fail(console, f"Manta runs here already: {holder}. Stop it first, or set another state_dir.")
+            _fail(console, f"Port {port} is taken{describe(holder)}{other_port(port, plan.port)}.")
 
 
 @contextmanager
@@ -239,7 +242,8 @@ def _run(
     progress = _wait_until_ready(tree, front, plan, received, console, timeout_s)
     if progress.phase == "ready":
         link = asyncio.run(create_link(plan.state))
-        sys.stdout.write(render_welcome(plan.url, plan.config.models, secret, plan.log_path, link))
+        off = code_interpreter_problem(plan.config.tools)
+        sys.stdout.write(render_welcome(plan.url, plan.config.models, secret, plan.log_path, link, off))
         sys.stdout.flush()
         while tree.exit_status is None and not received:
             front.keep()

@@ -59,11 +59,17 @@ async def create_link(state: ResolvedState) -> str | None:
 
 
 def render_welcome(
-    url: str, models: Sequence[ModelConfig], secret: str | None, log_path: Path, link: str | None = None
+    url: str,
+    models: Sequence[ModelConfig],
+    secret: str | None,
+    log_path: Path,
+    link: str | None = None,
+    interpreter_problem: str | None = None,
 ) -> str:
     """Return the text to print. `secret` is None if a key was issued before: its secret cannot be shown again.
 
     `link` is the token of a one-time link into the console, None if there is no key to sign in with.
+    `interpreter_problem` says why the code interpreter is off, None if it is not.
     """
     names = ", ".join(model.id for model in models)
     if secret is None:
@@ -75,9 +81,10 @@ def render_welcome(
     console = f"Console    {url}/console\n"
     if link is not None:
         console += f"           signs in once, within 15 minutes: {url}/console/sign-in?link={link}\n"
+    off = "" if interpreter_problem is None else f"Off        Code interpreter: {interpreter_problem}\n"
     return (
         f"\nBase URL   {url}/v1\n{key_lines}\nModels     {names}\n"
-        f"{console}Reference  {url}/docs\nLog        {log_path}\n\n"
+        f"{console}Reference  {url}/docs\nLog        {log_path}\n{off}\n"
         f"{_render_curl(url, model, key)}\n\n{_render_python(url, model, key)}\nCtrl-C stops it.\n"
     )
 

@@ -107,6 +107,30 @@ async def test_failed_lines_end_the_command_with_an_error(manta, tmp_path):
     assert len((tmp_path / "out").read_text().splitlines()) == 2
 
 
+async def test_programs_get_the_ended_batch_alone_on_standard_output(manta, tmp_path):
+    (tmp_path / "in.jsonl").write_bytes(requests(2))
+    done = await manta("run", str(tmp_path / "in.jsonl"), "--json")
+    ended = json.loads(done.stdout)
+    assert (ended["status"], ended["request_counts"]["completed"]) == ("completed", 2)
+    assert ended["output"] == str(tmp_path / "in.output.jsonl")
+    assert "bytes uploaded" in done.stderr
+    again = json.loads((await manta("wait", ended["id"], "-o", str(tmp_path / "again"), "--json")).stdout)
+    assert again == {**ended, "output": str(tmp_path / "again")}
+
+
+async def test_no_batches_are_told_of_in_a_sentence(manta):
+    assert (await manta("list")).stdout.startswith("There are no batches of this account.")
+
+
+async def test_an_address_without_the_api_s_path_gets_it(manta, environment, tmp_path):
+    address = environment["MANTA_URL"].removesuffix("/v1")
+    for url in (address, f"{address}/", f"{address}/v1"):
+        assert (await manta("list", "--json", "--url", url)).exit_code == 0
+    wrong = await manta("list", "--url", "localhost:8000")
+    assert wrong.exit_code == 1
+    assert "'localhost:8000' is not the address of a service, such as http://127.0.0.1:8000/v1." in wrong.output
+
+
 async def test_an_input_that_is_not_valid_is_explained_line_by_line(manta, tmp_path):
     (tmp_path / "in.jsonl").write_bytes(requests(1) + b"x\n")
     done = await manta("run", str(tmp_path / "in.jsonl"))

@@ -27,9 +27,9 @@ class Operator:
         self.database_url = database_url
         self.state_dir = state_dir
 
-    def run(self, *words: str) -> Result:
+    def run(self, *words: str, columns: int = 240) -> Result:
         place = ["--state-dir", str(self.state_dir), "--database-url", self.database_url]
-        return CliRunner().invoke(main, [*words, *place], env={"COLUMNS": "240", "MANTA_STATE_DIR": None})
+        return CliRunner().invoke(main, [*words, *place], env={"COLUMNS": str(columns), "MANTA_STATE_DIR": None})
 
     def json(self, *words: str):
         result = self.run(*words, "--json")
@@ -150,6 +150,76 @@ def test_usage_and_requests_are_shown(operator: Operator) -> None:
     (request,) = operator.json("requests", key_id)
     assert (request["request_id"], request["status"]) == ("req_1", 200)
     assert "req_1" in operator.run("requests", key_id).stdout
+
+
+def test_usage_has_names_costs_and_a_total(operator: Operator) -> None:
+    key_id = operator.json("keys", "create", "--name", "ci")["key_id"]
+    costs = {"input_cost": 1_500_000_000_000, "output_cost": 250_000_000_000}
+
+    async def use() -> None:
+        opened = await connect(operator.database_url)
+        await UsageStore(opened).add([record(number, key_id=key_id, **costs) for number in (1, 2)])
+        await opened.close()
+
+    asyncio.run(use())
+    header, row, total = operator.run("usage", "--days", "3650").stdout.splitlines()
+    assert header.split()[:3] == ["day", "name", "model"]
+    assert "ci" in row
+    assert "3.5000" in row
+    assert total.startswith("total")
+    assert "3.5000" in total
+    (wire,) = operator.json("usage", "--days", "3650")
+    assert (wire["key_name"], wire["cost"], wire["num_requests"]) == ("ci", 3.5, 2)
+
+
+def test_a_key_that_does_not_exist_is_an_error_and_one_without_requests_is_not(operator: Operator) -> None:
+    key_id = operator.json("keys", "create")["key_id"]
+    for words in (("requests", "key_nope"), ("usage", "--key", "key_nope"), ("keys", "show", "key_nope")):
+        assert operator.refused(*words) == "Error: There is no API key 'key_nope'.\n"
+    assert operator.run("requests", key_id).stdout == f"{key_id} has made no requests that the request log still has.\n"
+    assert operator.run("usage", "--key", key_id).stdout == "There were no requests in the last 30 days.\n"
+    assert operator.json("requests", key_id) == []
+
+
+def test_no_keys_are_told_of_in_a_sentence(operator: Operator) -> None:
+    operator.json("keys", "create", "--account", "acme")
+    assert operator.run("keys", "list", "--account", "none").stdout == (
+        "There are no keys of the account 'none'. Create one with: manta keys create\n"
+    )
+
+
+def test_revoking_says_what_has_happened(operator: Operator) -> None:
+    key_id = operator.json("keys", "create", "--name", "ci")["key_id"]
+    assert operator.run("keys", "revoke", key_id).stdout == (
+        f"{key_id} (ci) is revoked. Every ingress replica refuses it within a second.\n"
+    )
+    again = operator.run("keys", "revoke", key_id)
+    assert again.exit_code == 0
+    assert re.fullmatch(rf"{key_id} \(ci\) was revoked already, on \S+ \S+ UTC\.\n", again.stdout)
+
+
+def test_a_rotated_key_keeps_its_old_secret_for_a_day(operator: Operator) -> None:
+    key_id = operator.json("keys", "create")["key_id"]
+    rotated = operator.json("keys", "rotate", key_id)
+    assert rotated["previous_expires_at"] - rotated["rotated_at"] == pytest.approx(86_400)
+
+
+def test_tables_fit_the_terminal(operator: Operator) -> None:
+    long = "a name of forty characters, no more left"
+    key_id = operator.json("keys", "create", "--name", long, "--account", "an-account", "--tier", "standard")["key_id"]
+
+    async def use() -> None:
+        opened = await connect(operator.database_url)
+        await UsageStore(opened).add([record(1, key_id=key_id)])
+        await opened.close()
+
+    asyncio.run(use())
+    for words in (("keys", "list"), ("usage", "--days", "3650"), ("requests", key_id)):
+        lines = operator.run(*words, columns=80).stdout.splitlines()
+        assert max(map(len, lines)) <= 80, words
+        assert "Not shown here: " in " ".join(lines)
+        assert "Not shown" not in operator.run(*words).stdout
+    assert key_id in operator.run("keys", "list", columns=80).stdout
 
 
 def test_looking_makes_no_database(tmp_path: Path) -> None:

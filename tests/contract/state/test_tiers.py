@@ -12,8 +12,9 @@ from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.contract import Denied, Granted
 from deployments.limits.gatekeeper import GatekeeperProcess
 from deployments.state.config import resolve_state
+from serve_app.checks.check import check_file
 from serve_app.cli import main
-from serve_app.config import ServiceConfig, check_file
+from serve_app.config import ServiceConfig
 from tests.contract.state.processes import DirectTransport
 
 YAML = """

@@ -6,6 +6,7 @@ from typing import Any
 import typer.main
 
 from serve_app.cli import main as command_line
+from serve_app.cli.variables import VARIABLES
 from tests.tools.pages.tables import cell, plain
 
 
@@ -22,6 +23,13 @@ def render_commands() -> str:
         rows = [_option_row(parameter) for parameter in command.params if parameter.name != "help"]
         if rows:
             parts += ["| argument or option | default | meaning |", "|---|---|---|", *rows, ""]
+    parts += [
+        "## Environment variables\n",
+        "A configuration can name more of them, as `{env: NAME}`; see [Configure](../operate/configure.md#secrets).\n",
+        "| variable | meaning |",
+        "|---|---|",
+        *(f"| `{name}` | {cell(meaning)} |" for name, meaning in VARIABLES.items()),
+    ]
     return "\n".join(parts)
 
 

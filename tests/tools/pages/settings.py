@@ -1,7 +1,5 @@
 """The reference page of the settings, from the configuration's models."""
 
-import inspect
-import re
 import types
 import typing
 from collections.abc import Iterator
@@ -12,10 +10,9 @@ from pydantic import BaseModel, RootModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from serve_app.checks.descriptions import meanings_of, summary_of
 from serve_app.config import ServiceConfig
 from tests.tools.pages.tables import cell, plain
-
-_VERBATIM = re.compile(r"vLLM|\S*://")  # What begins a meaning and has its own spelling.
 
 _INTRODUCTION = """# Settings
 
@@ -35,10 +32,10 @@ def render_settings() -> str:
         if model in seen:
             continue
         seen.add(model)
-        meanings = {name: meaning for kind in reversed(model.__mro__) for name, meaning in _argument_docs(kind).items()}
+        meanings = meanings_of(model)
         parts += [
             f"## `{path}`\n",
-            f"{_summary(model)}\n",
+            f"{summary_of(model)}\n",
             "| setting | type | default | meaning |",
             "|---|---|---|---|",
         ]
@@ -52,37 +49,6 @@ def render_settings() -> str:
             parts.append("| " + " | ".join(cell(text) for text in row) + " |")
         parts.append("")
     return "\n".join(parts)
-
-
-def _summary(model: type[BaseModel]) -> str:
-    paragraphs = (inspect.getdoc(model) or "").split("\n\nArgs:")[0].split("\n\n")
-    return "\n\n".join(_in_yaml(paragraph.replace("\n", " ")) for paragraph in paragraphs)
-
-
-def _in_yaml(text: str) -> str:
-    """Return a docstring's text with the names that YAML has for values."""
-    return re.sub(r"\bNone\b", "`null`", text)
-
-
-def _argument_docs(model: type) -> dict[str, str]:
-    """Return what the `Args:` of a docstring say, by name; one entry may name several."""
-    _, _, listed = inspect.cleandoc(model.__doc__ or "").partition("Args:\n")
-    entries: list[list[str]] = []
-    for line in listed.splitlines():
-        if not line.strip():
-            break
-        if line.startswith("    ") and not line.startswith("     "):
-            entries.append([line.strip()])
-        elif entries:
-            entries[-1].append(line.strip())
-    meanings = {}
-    for entry in entries:
-        names, _, meaning = " ".join(entry).partition(": ")
-        meanings |= {
-            name.strip(): _in_yaml(meaning if _VERBATIM.match(meaning) else meaning[:1].upper() + meaning[1:])
-            for name in names.split(",")
-        }
-    return meanings
 
 
 def _sections_in(annotation: Any) -> list[type[BaseModel]]:

@@ -15,6 +15,7 @@ from deployments.channel.tls import TlsConfig
 from deployments.proof import FrontTrust
 from serve_app.cli import main
 from serve_app.cli.supervise import serve, welcome
+from serve_app.cli.supervise.front import Holder
 from serve_app.cli.supervise.process_tree import serving_environment
 from serve_app.cli.supervise.serve import ServePlan, load_plan
 from serve_app.front.settings import IngressTls, choose_run_dir
@@ -135,7 +136,7 @@ def test_hub_is_reachable_when_a_model_comes_from_it(console: Console) -> None:
 def test_port_is_named_with_its_holder_when_it_is_taken(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "abandoned_processes", list)
     monkeypatch.setattr(serve, "is_free", lambda port: port != 8000)
-    monkeypatch.setattr(serve, "describe_holder", lambda port: " by nginx (process 7)")
+    monkeypatch.setattr(serve, "find_holder", lambda port, run_dir: Holder("nginx", 7))
     plan = load_plan(CONFIGS / "local.yaml", console)
     with pytest.raises(typer.Exit):
         serve._clear_the_way(plan, console)
@@ -144,7 +145,7 @@ def test_port_is_named_with_its_holder_when_it_is_taken(console: Console, monkey
 
 
 @pytest.mark.parametrize("taken", [8404, 8405])
-def test_other_front_is_suspected_when_its_metrics_are_there(
+def test_the_variable_is_named_when_a_port_of_the_metrics_is_taken(
     console: Console, monkeypatch: pytest.MonkeyPatch, taken: int
 ) -> None:
     monkeypatch.setattr(serve, "abandoned_processes", list)
@@ -152,8 +153,35 @@ def test_other_front_is_suspected_when_its_metrics_are_there(
     plan = load_plan(CONFIGS / "local.yaml", console)
     with pytest.raises(typer.Exit):
         serve._clear_the_way(plan, console)
-    assert "another front runs" in printed(console)
+    assert f"Port {taken} is taken" in printed(console)
     assert "MANTA_FRONT_STATS_PORT" in printed(console)
+
+
+def test_a_service_that_runs_already_is_named(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "abandoned_processes", list)
+    monkeypatch.setattr(serve, "is_free", lambda port: False)
+    monkeypatch.setattr(serve, "find_holder", lambda port, run_dir: Holder("haproxy", 7, is_own=True))
+    with pytest.raises(typer.Exit):
+        serve._clear_the_way(load_plan(CONFIGS / "local.yaml", console), console)
+    assert "Manta runs here already: haproxy (process 7)." in printed(console)
+
+
+def test_the_port_of_the_command_line_is_used_instead_of_the_file_s(console: Console, state_dir: Path) -> None:
+    plan = load_plan(CONFIGS / "local.yaml", console, 8500)
+    assert plan.url == "http://127.0.0.1:8500"
+    assert serve.front_settings(plan).port == 8500
+    assert plan.proxy_port != 8500
+
+
+def test_a_file_that_asks_for_more_than_the_machine_has_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(serve, "_clear_the_way", lambda plan, console: pytest.fail("it went on"))
+    path = tmp_path / "config.yaml"
+    path.write_text((CONFIGS / "local.yaml").read_text().replace("CPU: 0.5", "CPU: 4096"))
+    refused = CliRunner().invoke(main, ["serve", str(path)])
+    assert refused.exit_code == 1
+    assert "reserves more CPUs than" in refused.output
 
 
 def test_first_key_is_issued_once(console: Console) -> None:

@@ -53,6 +53,13 @@ def test_welcome_says_how_to_get_a_key_when_one_was_issued_before() -> None:
     assert "YOUR_KEY" in curl_of(text)[3]
 
 
+def test_a_code_interpreter_that_is_off_is_told_of_with_the_reason() -> None:
+    reason = "bubblewrap is not installed: apt-get install bubblewrap"
+    text = render_welcome(URL, [CHAT], None, Path("log"), interpreter_problem=reason)
+    assert f"\nOff        Code interpreter: {reason}\n" in text
+    assert "Off " not in render_welcome(URL, [CHAT], None, Path("log"))
+
+
 def test_the_console_is_shown_with_its_link_where_there_is_one() -> None:
     without = render_welcome(URL, [CHAT], None, Path("log"))
     assert f"Console    {URL}/console\n" in without

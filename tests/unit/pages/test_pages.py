@@ -17,8 +17,9 @@ import yaml
 from ray.scripts.scripts import cli as ray_command_line
 
 from serve_app.asgi import ROUTES
+from serve_app.checks.check import check_file
 from serve_app.cli import main as command_line
-from serve_app.config import ServiceConfig, check_file
+from serve_app.config import ServiceConfig
 from serve_app.console import routes as console
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.scoring import ScoreRequest

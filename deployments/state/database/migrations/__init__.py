@@ -23,6 +23,11 @@ def head_revision() -> str:
     return sorted(path.stem for path in (_SCRIPTS / "versions").glob("v*.py"))[-1]
 
 
+def is_known_revision(name: str) -> bool:
+    """Return whether there is a step from the tables of a version to the newest ones."""
+    return (_SCRIPTS / "versions" / f"{name}.py").exists()
+
+
 def current_revision(connection: Connection) -> str | None:
     """Return the version of a database's tables; None if it has none yet."""
     if not inspect(connection).has_table(_VERSION.name):
@@ -46,7 +51,7 @@ def upgrade(connection: Connection) -> None:
         connection.execute(insert(_VERSION).values(version_num=head))
         connection.execute(insert(revisions).values(name="api_keys", value=0))
         return
-    if not (_SCRIPTS / "versions" / f"{current}.py").exists():
+    if not is_known_revision(current):
         advice = "start a newer version" if current > head else "start the version of 2026-11-27 once, then this one"
         raise ConfigError(f"The database is at {current}, which this version does not know: {advice}.")
     from alembic import command  # Half a second to import, and needed only when the tables change.

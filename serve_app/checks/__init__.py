@@ -1,0 +1,1 @@
+"""Checks a Serve file before anything starts, and describes it for editors."""

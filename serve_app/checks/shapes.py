@@ -1,0 +1,65 @@
+"""The sections of a Serve file, each with the model that says which settings it may have.
+
+Sections that Manta passes on to Ray and vLLM have their models there, and none of them may have other names.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import BaseModel, Field
+
+from deployments.config import Section
+from deployments.models.vllm_options import engine_options
+from serve_app.checks.document import ANY, Pattern
+from serve_app.config import ServiceConfig
+
+IMPORT_PATH = "serve_app.app:build"
+ARGS: Pattern = ("applications", ANY, "args")
+MODELS: Pattern = (*ARGS, "models", ANY)
+_INTERPRETER: Pattern = (*ARGS, "tools", "code_interpreter")
+
+Amount = Annotated[float, Field(ge=0)]
+Bundle = dict[str, Amount]
+
+
+class PlacementConfig(Section):
+    """The resources of each replica of a model, as Ray names them: CPU, GPU, memory in bytes, or one of your own.
+
+    Args:
+        bundles: one for each worker of the engine. The first includes the replica itself.
+        bundle_per_worker: the same for every worker, instead of `bundles`.
+        strategy: whether the bundles go on one node (PACK), or on different ones (SPREAD).
+    """
+
+    bundles: tuple[Bundle, ...] | None = None
+    bundle_per_worker: Bundle | None = None
+    strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
+
+
+class Shape(NamedTuple):
+    """Where a section stands, and its model."""
+
+    pattern: Pattern
+    kind: Callable[[], type[BaseModel]]
+    is_vllm: bool = False
+
+
+def shapes() -> tuple[Shape, ...]:
+    """Return the sections of a Serve file."""
+    from ray.serve.config import AutoscalingConfig  # Seconds to import.
+    from ray.serve.schema import RayActorOptionsSchema, ServeDeploySchema
+
+    def of(kind: type[BaseModel]) -> Callable[[], type[BaseModel]]:
+        return lambda: kind
+
+    return (
+        Shape((), of(ServeDeploySchema)),
+        Shape(ARGS, of(ServiceConfig)),
+        Shape((*ARGS, "ingress", "autoscaling_config"), of(AutoscalingConfig)),
+        Shape((*_INTERPRETER, "autoscaling_config"), of(AutoscalingConfig)),
+        Shape((*_INTERPRETER, "ray_actor_options"), of(RayActorOptionsSchema)),
+        Shape((*MODELS, "autoscaling_config"), of(AutoscalingConfig)),
+        Shape((*MODELS, "ray_actor_options"), of(RayActorOptionsSchema)),
+        Shape((*MODELS, "placement_group_config"), of(PlacementConfig)),
+        Shape((*MODELS, "engine_kwargs"), engine_options, is_vllm=True),
+    )
