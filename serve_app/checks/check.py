@@ -57,10 +57,11 @@ def read_file(path: Path, rules: Sequence[Rule] = ALL) -> tuple[dict[str, Any], 
 
 def _check(document: Document, rules: Iterable[Rule]) -> list[Remark]:
     faults = dict.fromkeys(fault for rule in rules for fault in rule(document))
-    return sorted((_remark(document, fault) for fault in faults), key=lambda remark: remark.line)
+    return sorted((remark_on(document, fault) for fault in faults), key=lambda remark: remark.line)
 
 
-def _remark(document: Document, fault: Fault) -> Remark:
+def remark_on(document: Document, fault: Fault) -> Remark:
+    """Return a fault with its line, and the way to it in people's words."""
     line = document.line_of(fault.place if fault.name is None else (*fault.place, fault.name))
     setting = _way_to(document, fault.place)
     where = f"{document.path}:{line}"

@@ -2,7 +2,7 @@
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ from deployments.models.config import VLLM
 from deployments.models.vllm_options import Parsers, known_parsers, other_version, table_version
 from deployments.models.whereabouts import SourceMissing, check_source, is_cached, is_on_hub, may_download
 from serve_app.checks.document import ANY, Document, Pattern, Place
-from serve_app.checks.sentences import Fault, closest_to, did_you_mean, explain
-from serve_app.checks.shapes import ARGS, IMPORT_PATH, MODELS, shapes
+from serve_app.checks.sentences import Fault, closest_to, did_you_mean, faults_in
+from serve_app.checks.shapes import ARGS, IMPORT_PATH, MODELS, SETTINGS, SHAPES, Shape
 
 Rule = Callable[[Document], Iterator[Fault]]
 
@@ -27,9 +27,18 @@ def repeated_names(document: Document) -> Iterator[Fault]:
         yield Fault(place[:-1], f'"{place[-1]}" is set twice, here and in line {line}', name=str(place[-1]))
 
 
-def unknown_or_wrong(document: Document) -> Iterator[Fault]:
-    """A setting is unknown, is missing, or has a value that it cannot have."""
-    for pattern, kind_of, is_vllm in shapes():
+def wrong_settings(document: Document) -> Iterator[Fault]:
+    """One of Manta's own settings is unknown, is missing, or has a value that it cannot have."""
+    yield from _wrong_in(document, (SETTINGS,))
+
+
+def wrong_sections(document: Document) -> Iterator[Fault]:
+    """The same of every section, also of those that are Ray's and vLLM's."""
+    yield from _wrong_in(document, SHAPES)
+
+
+def _wrong_in(document: Document, sections: Iterable[Shape]) -> Iterator[Fault]:
+    for pattern, kind_of, is_vllm in sections:
         kind = kind_of()
         for place, value in document.find(pattern):
             if not isinstance(value, dict) and pattern:
@@ -38,7 +47,7 @@ def unknown_or_wrong(document: Document) -> Iterator[Fault]:
                 continue
             if is_vllm and not _has_vllm(document, place[:-1]):
                 continue
-            faults = explain(value, kind, place)
+            faults = faults_in(value, kind, place)
             yield from map(_for_this_vllm, faults) if is_vllm else faults
 
 
@@ -152,9 +161,12 @@ def missing_files(document: Document) -> Iterator[Fault]:
             yield Fault((*place, "chat_template"), f"there is no file {template} on this machine")
 
 
+OF_THE_SETTINGS: tuple[Rule, ...] = (repeated_names, wrong_settings)
+"""The rules for those who only use Manta's settings, and have no time to import Ray."""
+
 OF_THE_FILE: tuple[Rule, ...] = (
     repeated_names,
-    unknown_or_wrong,
+    wrong_sections,
     unknown_applications,
     missing_settings,
     impossible_port,

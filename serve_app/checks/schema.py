@@ -10,7 +10,7 @@ from deployments.config import Section
 from serve_app.checks.descriptions import meanings_of, summary_of
 from serve_app.checks.document import Pattern
 from serve_app.checks.sentences import models_in
-from serve_app.checks.shapes import Shape, shapes
+from serve_app.checks.shapes import SHAPES
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MODE: JsonSchemaMode = "validation"
@@ -19,8 +19,7 @@ _TITLE = "A Serve file of Manta"
 
 def file_schema() -> dict[str, Any]:
     """Return the schema of a Serve file: Serve's part, Manta's `args`, and what Manta passes on to Ray and vLLM."""
-    known = shapes()
-    sections = list(dict.fromkeys(one for shape in known for one in _with_inner(shape.kind(), [])))
+    sections = list(dict.fromkeys(one for shape in SHAPES for one in _with_inner(shape.kind(), [])))
     refs, document = models_json_schema([(one, _MODE) for one in sections])
     definitions = document["$defs"]
 
@@ -34,12 +33,12 @@ def file_schema() -> dict[str, Any]:
             definitions[refs[section, _MODE]["$ref"].rpartition("/")[2]]["additionalProperties"] = False
         if issubclass(section, Section):
             _describe(section, properties, definitions[refs[section, _MODE]["$ref"].rpartition("/")[2]])
-    for shape in known[1:]:
-        for owner in _owners(shape.pattern, known):
+    for shape in SHAPES[1:]:
+        for owner in _owners(shape.pattern):
             place = properties_of(owner)[str(shape.pattern[-1])]
             about = {key: place[key] for key in ("description",) if key in place}
             properties_of(owner)[str(shape.pattern[-1])] = {**about, **refs[shape.kind(), _MODE]}
-    return {"$schema": _DIALECT, "title": _TITLE, **refs[known[0].kind(), _MODE], "$defs": definitions}
+    return {"$schema": _DIALECT, "title": _TITLE, **refs[SHAPES[0].kind(), _MODE], "$defs": definitions}
 
 
 def _with_inner(section: type[BaseModel], above: list[type[BaseModel]]) -> Iterator[type[BaseModel]]:
@@ -52,11 +51,11 @@ def _with_inner(section: type[BaseModel], above: list[type[BaseModel]]) -> Itera
             yield from _with_inner(inner, [*above, section])
 
 
-def _owners(pattern: Pattern, known: tuple[Shape, ...]) -> list[type[BaseModel]]:
+def _owners(pattern: Pattern) -> list[type[BaseModel]]:
     """Return the sections that have the last name of a pattern as a setting."""
-    owners = [known[0].kind()]
+    owners = [SHAPES[0].kind()]
     for number, part in enumerate(pattern[:-1], 1):
-        shape = next((shape for shape in known if shape.pattern == pattern[:number]), None)
+        shape = next((shape for shape in SHAPES if shape.pattern == pattern[:number]), None)
         if shape is not None:
             owners = [shape.kind()]
         elif part is not None:

@@ -106,7 +106,7 @@ SENTENCES: Mapping[str, Callable[[Mapping[str, Any], Any], str]] = {
 """The sentence of each of pydantic's error types that a setting can have, from its context and the value."""
 
 
-def explain(given: Any, kind: type[BaseModel], at: Place = ()) -> list[Fault]:
+def faults_in(given: Any, kind: type[BaseModel], at: Place = ()) -> list[Fault]:
     """Return what is wrong with the section `given`, of the kind `kind`, which stands at the place `at`.
 
     Names that the kind does not have are faults, also where it would ignore them itself. Where a setting may have one

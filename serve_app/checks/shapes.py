@@ -44,22 +44,38 @@ class Shape(NamedTuple):
     is_vllm: bool = False
 
 
-def shapes() -> tuple[Shape, ...]:
-    """Return the sections of a Serve file."""
-    from ray.serve.config import AutoscalingConfig  # Seconds to import.
-    from ray.serve.schema import RayActorOptionsSchema, ServeDeploySchema
+def _file() -> type[BaseModel]:
+    from ray.serve.schema import ServeDeploySchema  # Seconds to import, as is all of Ray below.
 
-    def of(kind: type[BaseModel]) -> Callable[[], type[BaseModel]]:
-        return lambda: kind
+    kind: type[BaseModel] = ServeDeploySchema
+    return kind
 
-    return (
-        Shape((), of(ServeDeploySchema)),
-        Shape(ARGS, of(ServiceConfig)),
-        Shape((*ARGS, "ingress", "autoscaling_config"), of(AutoscalingConfig)),
-        Shape((*_INTERPRETER, "autoscaling_config"), of(AutoscalingConfig)),
-        Shape((*_INTERPRETER, "ray_actor_options"), of(RayActorOptionsSchema)),
-        Shape((*MODELS, "autoscaling_config"), of(AutoscalingConfig)),
-        Shape((*MODELS, "ray_actor_options"), of(RayActorOptionsSchema)),
-        Shape((*MODELS, "placement_group_config"), of(PlacementConfig)),
-        Shape((*MODELS, "engine_kwargs"), engine_options, is_vllm=True),
-    )
+
+def _scaling() -> type[BaseModel]:
+    from ray.serve.config import AutoscalingConfig
+
+    kind: type[BaseModel] = AutoscalingConfig
+    return kind
+
+
+def _actor() -> type[BaseModel]:
+    from ray.serve.schema import RayActorOptionsSchema
+
+    kind: type[BaseModel] = RayActorOptionsSchema
+    return kind
+
+
+SETTINGS = Shape(ARGS, lambda: ServiceConfig)
+"""Manta's own settings, which can be checked without Ray."""
+SHAPES = (
+    Shape((), _file),
+    SETTINGS,
+    Shape((*ARGS, "ingress", "autoscaling_config"), _scaling),
+    Shape((*_INTERPRETER, "autoscaling_config"), _scaling),
+    Shape((*_INTERPRETER, "ray_actor_options"), _actor),
+    Shape((*MODELS, "autoscaling_config"), _scaling),
+    Shape((*MODELS, "ray_actor_options"), _actor),
+    Shape((*MODELS, "placement_group_config"), lambda: PlacementConfig),
+    Shape((*MODELS, "engine_kwargs"), engine_options, is_vllm=True),
+)
+"""All sections of a Serve file that are checked."""

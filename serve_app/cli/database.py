@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, NoReturn, TypeVar
 
 import typer
-import yaml
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -22,6 +21,10 @@ from deployments.state.objects.marker import adopt, create_objects
 from deployments.state.objects.store import StoreUnavailable
 from deployments.state.regions.config import RegionConfig
 from deployments.state.usage.store import UsageStore
+from serve_app.checks.check import remark_on
+from serve_app.checks.document import read_document
+from serve_app.checks.sentences import faults_in
+from serve_app.checks.shapes import ARGS
 from serve_app.cli.output import JsonOption, print_json
 
 T = TypeVar("T")
@@ -121,17 +124,15 @@ def _check_exists(config: StateConfig, url: str | None, environ: Mapping[str, st
 
 
 def _read_config(path: Path) -> tuple[StateConfig, RegionConfig | None]:
-    try:
-        document: Any = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.") from None
-    applications = document.get("applications") if isinstance(document, dict) else None
-    for application in applications or []:
-        args = application.get("args") if isinstance(application, dict) else None
+    document = read_document(path)
+    for place, args in document.find(ARGS):
         if isinstance(args, dict):
-            region = args.get("region")
-            state = StateConfig.model_validate(args.get("state") or {})
-            return state, None if region is None else RegionConfig.model_validate(region)
+            state, region = args.get("state") or {}, args.get("region")
+            faults = faults_in(state, StateConfig, (*place, "state"))
+            faults += [] if region is None else faults_in(region, RegionConfig, (*place, "region"))
+            if faults:
+                raise ConfigError("\n".join(remark_on(document, fault).text for fault in faults))
+            return StateConfig.model_validate(state), None if region is None else RegionConfig.model_validate(region)
     raise ConfigError(f"{path} is not a Serve configuration: it lists no application with args.")
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
 from deployments.config import ConfigError
 from deployments.proof import FrontTrust
@@ -16,7 +15,8 @@ from deployments.state.config import MIN_PEPPER_BYTES, StateConfig, resolve_stat
 from deployments.state.regions import ResolvedRegion
 from deployments.state.regions.config import RegionConfig, resolve_region
 from serve_app.checks.check import read_file
-from serve_app.checks.rules import OF_THE_FILE
+from serve_app.checks.rules import OF_THE_SETTINGS
+from serve_app.checks.sentences import faults_in
 from serve_app.cli.supervise.front import (
     check_encrypted,
     choose_bound,
@@ -121,12 +121,10 @@ def _choose_region(name: str | None, others: list[str] | None, authority: Path |
             raise ConfigError("--other-region and --region-authority need --region.")
         return None
     named = dict(other.partition("=")[::2] for other in others or ())
-    try:
-        config = RegionConfig.model_validate(
-            {"name": name, "others": {key: {"address": at} for key, at in named.items()}}
-        )
-    except ValidationError as error:
-        raise ConfigError("\n".join(f"--region, --other-region: {fault['msg']}" for fault in error.errors())) from None
+    given = {"name": name, "others": {key: {"address": at} for key, at in named.items()}}
+    if faults := faults_in(given, RegionConfig):
+        raise ConfigError("\n".join(f"--region, --other-region: {fault.message}" for fault in faults))
+    config = RegionConfig.model_validate(given)
     return replace(resolve_region(config), certificate_authority=None if authority is None else authority.absolute())
 
 
@@ -159,6 +157,6 @@ def _read_service(path: Path | None, environ: Mapping[str, str]) -> _Service:
             return _Service(pepper.encode(), state_dir, HttpConfig())
         state = resolve_state(StateConfig(), environ)
         return _Service(state.pepper, state.state_dir, HttpConfig())
-    _, service = read_file(path, OF_THE_FILE)
+    _, service = read_file(path, OF_THE_SETTINGS)
     state = resolve_state(service.state, environ, service.region)
     return _Service(state.pepper, state.state_dir, service.http, state.region, ingress_tls(service))

@@ -50,8 +50,8 @@ class InterpreterOff(InterpreterAway):
         super().__init__(reason)
         self.reason = reason
         self.message = (
-            f"The code interpreter is off: {reason}. Retrying does not help. The operator of this service can mend it; "
-            "'manta doctor' shows the same."
+            f"The code interpreter is off: {reason}. Retrying does not help. Ask the operator of this service to fix "
+            "it; for the operator, 'manta doctor' says more."
         )
 
 

@@ -241,10 +241,10 @@ def test_a_configuration_file_says_where_the_database_is(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("applications: [{args: {state: {colour: red}}}]", "colour: "),
+        ("applications: [{args: {state: {colour: red}}}]", ':1: state: unknown setting "colour"'),
         ("applications: [{args: {state: {database_url: 'mysql://x'}}}]", "sqlite and postgresql are supported"),
         ("applications: [{args: {state: {database_url: 'postgresql://u:pw@h/d'}}}]", "carries a password"),
-        ("{", "cannot be read"),
+        ("{", ":1: not valid YAML"),
         ("[]", "is not a Serve configuration"),
     ],
 )

@@ -1,5 +1,7 @@
 """A file that cannot start is refused, with the line, and one that can is not."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +94,8 @@ def test_one_wrong_line_is_one_fault_with_its_line(tmp_path: Path, right: str, w
 
 
 @pytest.mark.parametrize("path", [*sorted(CONFIGS.glob("*.yaml")), CONFIGS / "kubernetes" / "rayservice.yaml"])
-def test_nothing_is_said_against_the_files_that_the_project_ships(path: Path) -> None:
+def test_nothing_is_said_against_the_files_that_the_project_ships(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     assert check_file(path) == []
 
 
@@ -188,6 +191,16 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     assert f"the folder {tmp_path} has no config.json" in fault.text
     (tmp_path / "config.json").write_text("{}")
     assert check(tmp_path, LOCAL.replace("demo:trained", str(tmp_path))) == []
+
+
+def test_settings_alone_are_read_without_importing_ray() -> None:
+    code = (
+        "import sys; from pathlib import Path; from serve_app.checks.check import read_file; "
+        "from serve_app.checks.rules import OF_THE_SETTINGS; read_file(Path(sys.argv[1]), OF_THE_SETTINGS); "
+        "sys.exit('ray' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(CONFIGS / "local.yaml")]
+    assert subprocess.run(command, cwd=CONFIGS.parent, check=False, timeout=100).returncode == 0
 
 
 def test_what_is_read_is_what_was_checked(tmp_path: Path) -> None:

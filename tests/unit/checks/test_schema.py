@@ -9,7 +9,7 @@ import yaml
 
 from deployments.config import Section
 from serve_app.checks.schema import file_schema
-from serve_app.checks.shapes import shapes
+from serve_app.checks.shapes import SHAPES
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 SCHEMA = file_schema()
@@ -29,7 +29,7 @@ def test_files_of_the_project_are_accepted(path: Path) -> None:
     assert is_accepted(yaml.safe_load(path.read_text()))
 
 
-@pytest.mark.parametrize("shape", shapes(), ids=lambda shape: ".".join(str(part) for part in shape.pattern if part))
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: ".".join(str(part) for part in shape.pattern if part))
 def test_a_name_that_does_not_exist_is_refused_in_every_section(shape: Any) -> None:
     document = yaml.safe_load((CONFIGS / "local.yaml").read_text())
     found = document

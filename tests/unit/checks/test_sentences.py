@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from serve_app.checks.sentences import SENTENCES, closest_to, explain, models_in
-from serve_app.checks.shapes import shapes
+from serve_app.checks.sentences import SENTENCES, closest_to, faults_in, models_in
+from serve_app.checks.shapes import SHAPES
 from serve_app.config import ServiceConfig
 
 PHRASES = re.compile(
@@ -24,7 +24,7 @@ MODEL = {"id": "m", "source": "demo:chat", "device": "cpu", "engine_kwargs": {"m
 
 
 def sections() -> Iterator[type[BaseModel]]:
-    pending = [shape.kind() for shape in shapes()]
+    pending = [shape.kind() for shape in SHAPES]
     seen: set[type[BaseModel]] = set()
     while pending:
         kind = pending.pop()
@@ -47,7 +47,7 @@ def types_of(given: Any, kind: type[BaseModel]) -> set[str]:
 
 
 def said_of(given: Any) -> list[tuple[Any, str]]:
-    return [(fault.place, fault.message) for fault in explain(given, ServiceConfig)]
+    return [(fault.place, fault.message) for fault in faults_in(given, ServiceConfig)]
 
 
 @pytest.mark.parametrize("kind", list(sections()), ids=lambda kind: kind.__name__)
@@ -56,7 +56,7 @@ def test_every_wrong_value_of_every_setting_has_a_plain_sentence(kind: type[Base
     for name in kind.model_fields:
         for value in WRONG:
             given = {name: value}
-            assert [fault for fault in explain(given, kind) if PHRASES.search(fault.message)] == [], (name, value)
+            assert [fault for fault in faults_in(given, kind) if PHRASES.search(fault.message)] == [], (name, value)
             assert types_of(given, kind) <= own, (name, value)
 
 
@@ -109,7 +109,7 @@ def test_only_a_close_name_is_offered() -> None:
 
 def test_what_ray_cannot_even_check_is_a_fault() -> None:
     given = {"policy": {"policy_function": "no.such.module:policy"}}
-    (kind,) = {shape.kind() for shape in shapes() if shape.kind().__name__ == "AutoscalingConfig"}
-    (fault,) = explain(given, kind, ("here",))
+    (kind,) = {shape.kind() for shape in SHAPES if shape.kind().__name__ == "AutoscalingConfig"}
+    (fault,) = faults_in(given, kind, ("here",))
     assert fault.place == ("here",)
     assert "No module named 'no'" in fault.message

@@ -18,6 +18,7 @@ from ray.scripts.scripts import cli as ray_command_line
 
 from serve_app.asgi import ROUTES
 from serve_app.checks.check import check_file
+from serve_app.checks.rules import OF_THE_FILE
 from serve_app.cli import main as command_line
 from serve_app.config import ServiceConfig
 from serve_app.console import routes as console
@@ -100,7 +101,7 @@ def test_commands_exist(block: Block, tmp_path: Path, monkeypatch: pytest.Monkey
             check_command(arguments)
         elif program == ".venv/bin/serve":
             assert arguments[0] in ("run", "deploy")
-            assert check_file(ROOT / arguments[1]) == []
+            assert check_file(ROOT / arguments[1], OF_THE_FILE) == []
         elif program == ".venv/bin/ray":
             known = {
                 option for parameter in ray_command_line.commands[arguments[0]].params for option in parameter.opts
