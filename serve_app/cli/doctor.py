@@ -21,7 +21,7 @@ from deployments.tools.web_search.providers import create_provider
 from serve_app.checks.check import Finding, check_file, read_file
 from serve_app.cli.output import JsonOption, counted, print_json
 from serve_app.cli.stored import look_at_state
-from serve_app.cli.supervise.front import describe, find_holder, front_stats_ports, is_free, other_port
+from serve_app.cli.supervise.front import describe_taken, find_holder, front_stats_ports, is_free
 from serve_app.cli.supervise.machine import GIB, code_interpreter_problem, count_gpus, find_shortages
 from serve_app.cli.supervise.process_tree import abandoned_processes
 from serve_app.config import ServiceConfig
@@ -168,13 +168,13 @@ def _haproxy() -> Finding:
 
 def _ports(http_port: int, state: ResolvedState) -> Iterator[Finding]:
     run_dir = choose_run_dir(state.state_dir)
-    taken = {port: find_holder(port, run_dir) for port in (http_port, *front_stats_ports()) if not is_free(port)}
-    own = [holder for holder in taken.values() if holder is not None and holder.is_own]
+    taken = [port for port in (http_port, *front_stats_ports()) if not is_free(port)]
+    own = [port for port in taken if (holder := find_holder(port, run_dir)) is not None and holder.is_own]
     if own:
-        yield Finding("ok", f"Manta runs here already: {own[0]}")
-    for port, holder in taken.items():
-        if holder is None or not holder.is_own:
-            yield Finding("fault", f"Port {port} is taken{describe(holder)}{other_port(port, http_port)}")
+        yield Finding("ok", f"Manta runs here already, on port {', '.join(map(str, own))}")
+    for port in taken:
+        if port not in own:
+            yield Finding("fault", describe_taken(port, http_port, run_dir))
     if not taken:
         yield Finding("ok", f"Port {http_port} is free")
 

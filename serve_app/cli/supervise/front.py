@@ -101,16 +101,16 @@ def find_holder(port: int, run_dir: Path) -> Holder | None:
     return None
 
 
-def describe(holder: Holder | None) -> str:
-    """Return " by" and the process that holds a port; empty for a process that this user may not see."""
-    return "" if holder is None else f" by {holder}"
-
-
-def other_port(port: int, http_port: int) -> str:
-    """Return how to choose another port than one that is taken, as a sentence after a full stop."""
+def describe_taken(port: int, http_port: int, run_dir: Path) -> str:
+    """Return who has a port that is needed, and what to do; `http_port` is the one for clients."""
+    holder = find_holder(port, run_dir)
+    if holder is not None and holder.is_own:
+        advice = "Stop it first, or give this one a state_dir and ports of its own."
+        return f"Port {port} is taken by {holder}: Manta runs here already. {advice}"
+    taken = f"Port {port} is taken" if holder is None else f"Port {port} is taken by {holder}"
     if port == http_port:
-        return ". Stop that process, or choose another port: http_options.port, or manta serve --port"
-    return f". It is for the front's metrics. Stop that process, or set {STATS_PORT_VARIABLE} to another port"
+        return f"{taken}. Stop that process, or choose another port: http_options.port, or manta serve --port."
+    return f"{taken}. The load balancer's metrics need it. Stop that process, or set {STATS_PORT_VARIABLE} to another port."
 
 
 def choose_tls(

@@ -33,14 +33,12 @@ from serve_app.cli.supervise.front import (
     choose_bound,
     choose_proxy_port,
     choose_tls,
-    describe,
-    find_holder,
+    describe_taken,
     front_stats_host,
     front_stats_port,
     front_stats_ports,
     ingress_tls,
     is_free,
-    other_port,
 )
 from serve_app.cli.supervise.machine import check_room, code_interpreter_problem
 from serve_app.cli.supervise.process_tree import (
@@ -208,10 +206,7 @@ def _clear_the_way(plan: ServePlan, console: Console) -> None:
         end_processes(processes, patience_s=5.0)
     for port in (plan.port, *front_stats_ports()):
         if not is_free(port):
-            holder = find_holder(port, choose_run_dir(plan.state.state_dir))
-            if holder is not None and holder.is_own:
-                _fail(console, f"Manta runs here already: {holder}. Stop it first, or set another state_dir.")
-            _fail(console, f"Port {port} is taken{describe(holder)}{other_port(port, plan.port)}.")
+            _fail(console, describe_taken(port, plan.port, choose_run_dir(plan.state.state_dir)))
 
 
 @contextmanager

@@ -99,7 +99,8 @@ def test_field_is_named_when_the_configuration_is_wrong(tmp_path: Path) -> None:
 
 def test_holder_is_named_when_a_port_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "is_free", lambda port: port not in (8000, 8404))
-    monkeypatch.setattr(doctor, "find_holder", lambda port, run_dir: Holder("nginx", 7))
+    for module in (doctor, front):
+        monkeypatch.setattr(module, "find_holder", lambda port, run_dir: Holder("nginx", 7))
     clients, metrics = texts_of(LOCAL)
     assert clients.startswith("Port 8000 is taken by nginx (process 7). Stop that process, or choose another port")
     assert metrics.startswith("Port 8404 is taken by nginx (process 7)")
@@ -110,7 +111,7 @@ def test_a_service_that_runs_here_is_no_fault(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(doctor, "is_free", lambda port: False)
     monkeypatch.setattr(doctor, "find_holder", lambda port, run_dir: Holder("haproxy", 7, is_own=True))
     assert texts_of(LOCAL) == []
-    assert "Manta runs here already: haproxy (process 7)" in texts_of(LOCAL, "ok")
+    assert "Manta runs here already, on port 8000, 8404, 8405" in texts_of(LOCAL, "ok")
 
 
 def test_our_own_front_is_known_by_the_folder_of_its_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

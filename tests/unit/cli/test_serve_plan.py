@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from deployments.channel.tls import TlsConfig
 from deployments.proof import FrontTrust
 from serve_app.cli import main
-from serve_app.cli.supervise import serve, welcome
+from serve_app.cli.supervise import front, serve, welcome
 from serve_app.cli.supervise.front import Holder
 from serve_app.cli.supervise.process_tree import serving_environment
 from serve_app.cli.supervise.serve import ServePlan, load_plan
@@ -136,7 +136,7 @@ def test_hub_is_reachable_when_a_model_comes_from_it(console: Console) -> None:
 def test_port_is_named_with_its_holder_when_it_is_taken(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "abandoned_processes", list)
     monkeypatch.setattr(serve, "is_free", lambda port: port != 8000)
-    monkeypatch.setattr(serve, "find_holder", lambda port, run_dir: Holder("nginx", 7))
+    monkeypatch.setattr(front, "find_holder", lambda port, run_dir: Holder("nginx", 7))
     plan = load_plan(CONFIGS / "local.yaml", console)
     with pytest.raises(typer.Exit):
         serve._clear_the_way(plan, console)
@@ -160,10 +160,10 @@ def test_the_variable_is_named_when_a_port_of_the_metrics_is_taken(
 def test_a_service_that_runs_already_is_named(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "abandoned_processes", list)
     monkeypatch.setattr(serve, "is_free", lambda port: False)
-    monkeypatch.setattr(serve, "find_holder", lambda port, run_dir: Holder("haproxy", 7, is_own=True))
+    monkeypatch.setattr(front, "find_holder", lambda port, run_dir: Holder("haproxy", 7, is_own=True))
     with pytest.raises(typer.Exit):
         serve._clear_the_way(load_plan(CONFIGS / "local.yaml", console), console)
-    assert "Manta runs here already: haproxy (process 7)." in printed(console)
+    assert "Port 8000 is taken by haproxy (process 7): Manta runs here already." in printed(console)
 
 
 def test_the_port_of_the_command_line_is_used_instead_of_the_file_s(console: Console, state_dir: Path) -> None:
