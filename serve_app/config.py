@@ -2,6 +2,7 @@
 
 from collections import Counter
 from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator

@@ -31,8 +31,8 @@ class TierLimits(Section):
         item_bytes: what its responses and conversations may hold together. None for any number.
         stored_objects: how many files, pending uploads, vector stores and conversations an account may have. None for
             any number.
-        keys: while it has fewer than this, the holders of an account may create keys in the console. Each key has limits
-            of its own. None for any number.
+        keys: while it has fewer than this, the holders of an account may create keys in the console. Each key has
+            limits of its own. None for any number.
         priority: whether requests with `service_tier: priority` go before others; otherwise they are served as usual.
         flex_token_weight: how much each token of a request with `service_tier: flex` counts.
         share: where several accounts want more of a model than there is, each gets tokens in proportion to this.
@@ -56,7 +56,7 @@ _FREE: dict[str, Any] = {
     "file_bytes": GIB,
     "item_bytes": GIB // 4,
     "stored_objects": 10_000,
-    "keys": 5,
+    "keys": 1,
 }
 _UNBOUNDED: dict[str, Any] = dict.fromkeys(_FREE)
 _DEFAULTS = {
