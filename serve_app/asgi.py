@@ -16,7 +16,7 @@ from starlette.routing import Route, WebSocketRoute
 
 from deployments.operations import ENGINE_OPERATIONS, MODEL_OPERATIONS
 from serve_app.console import routes as console
-from serve_app.console.rendering import address_of
+from serve_app.documentation import pages as documentation
 from serve_app.errors.api import ClientGone, MethodNotAllowed, UnknownUrl
 from serve_app.http.body_limits import BodyLimitMiddleware
 from serve_app.http.middleware import RequestMiddleware
@@ -26,7 +26,6 @@ from serve_app.routes import (
     batches,
     containers,
     conversations,
-    documentation,
     files,
     generation,
     health,
@@ -175,7 +174,7 @@ ROUTES = [
     Route("/v1/organization/latency", limits.show_latency),
     Route("/v1/organization/audit_logs", logs.list_audit_logs),
     Route("/openapi.json", documentation.show_document),
-    Route("/docs", documentation.show_page),
+    Route("/docs", documentation.show_start),
     Route("/livez", health.report_liveness),
     Route("/readyz", health.report_readiness),
     Route("/ping", health.report_health),
@@ -189,7 +188,7 @@ def create_asgi_app(services: Services, outermost: Sequence[Middleware] = ()) ->
 
     `outermost` is the middleware that a request passes first: that of the ingress replica.
     """
-    pages = console.ASSETS if services.console is None else [*console.ASSETS, *console.ROUTES]
+    pages = [*console.ASSETS, *documentation.ROUTES, *([] if services.console is None else console.ROUTES)]
     app = Starlette(
         routes=[*ROUTES, *pages, WebSocketRoute("/v1/responses", responses_socket.serve_socket)],
         middleware=[
@@ -221,7 +220,6 @@ def create_asgi_app(services: Services, outermost: Sequence[Middleware] = ()) ->
     app.router.redirect_slashes = False
     app.state.services = services
     app.state.documented = ROUTES
-    app.state.stylesheet = address_of("console.css")
     return app
 
 

@@ -16,7 +16,10 @@ from serve_app.schemas.chat import ChatRequest
 
 
 class ChatOperation(GenerationOperation[ChatRequest]):
-    """Create a chat completion, streamed as server-sent events when the body asks for it."""
+    """Create a chat completion.
+
+    With `stream`, the answer comes as server-sent events while the model writes it.
+    """
 
     name = Operation.CHAT
     schema = ChatRequest

@@ -95,7 +95,10 @@ def _choice_of(event: Event | None, index: int = 0) -> dict[str, Any]:
 
 
 class CompletionOperation(GenerationOperation[CompletionRequest]):
-    """Create a completion of plain text, streamed as server-sent events when the body asks for it."""
+    """Create a completion.
+
+    The older interface for plain text. With `stream`, the text comes as server-sent events.
+    """
 
     name = Operation.COMPLETIONS
     schema = CompletionRequest

@@ -10,7 +10,7 @@ from serve_app.schemas.tokenization import DetokenizedText, DetokenizeRequest
 
 
 class DetokenizeOperation(WholeOperation[DetokenizeRequest]):
-    """Return the text of tokens."""
+    """Turn tokens into text."""
 
     name: Final = Operation.DETOKENIZE
     schema = DetokenizeRequest

@@ -7,12 +7,12 @@ from deployments.operations import Operation
 from serve_app.errors.api import BadRequest
 from serve_app.operations.routing import unsupported_parameter
 from serve_app.operations.whole import WholeOperation
-from serve_app.schemas.base import count_inputs
 from serve_app.schemas.embeddings import EmbeddingList, EmbeddingRequest
+from serve_app.schemas.inputs import count_inputs
 
 
 class EmbeddingOperation(WholeOperation[EmbeddingRequest]):
-    """Create an embedding of every input."""
+    """Create embeddings."""
 
     name: Final = Operation.EMBEDDINGS
     schema = EmbeddingRequest

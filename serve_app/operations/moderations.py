@@ -15,7 +15,7 @@ from serve_app.schemas.moderations import ModerationRequest
 
 
 class ModerationOperation:
-    """Return the categories of harm that texts belong to."""
+    """Find categories of harm in a text."""
 
     name: ClassVar[Operation] = Operation.MODERATIONS
     schema: ClassVar[type[OperationRequest]] = ModerationRequest

@@ -8,7 +8,7 @@ from serve_app.schemas.scoring import Ranking, RerankRequest
 
 
 class RerankOperation(ScoringOperation[RerankRequest]):
-    """Rank documents by how well they match a query."""
+    """Rank documents by a query."""
 
     name: Final = Operation.RERANK
     schema = RerankRequest

@@ -24,7 +24,10 @@ class ScoringOperation(WholeOperation[Body]):
 
 
 class ScoreOperation(ScoringOperation[ScoreRequest]):
-    """Score how well pairs of texts match."""
+    """Score pairs of texts.
+
+    Returns how well each pair matches.
+    """
 
     name: Final = Operation.SCORE
     schema = ScoreRequest

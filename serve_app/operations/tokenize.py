@@ -16,7 +16,10 @@ texts one by one, so others would wait for longer ones."""
 
 
 class TokenizeOperation(WholeOperation[TokenizeRequest]):
-    """Return the tokens of a chat or of a plain text, as the model would read them."""
+    """Tokenize a text or a chat.
+
+    Returns the tokens that the model would read.
+    """
 
     name: Final = Operation.TOKENIZE
     schema = TokenizeRequest

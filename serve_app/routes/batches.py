@@ -4,7 +4,7 @@ The package `batch` runs them.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from starlette.requests import Request
@@ -20,7 +20,7 @@ from serve_app.errors.api import BadRequest, Conflict, NotFound, RetentionForbid
 from serve_app.errors.capacity import QuotaExceeded
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.endpoint import actor_of, admin_caller, answers, caller, json_response, services_of
-from serve_app.routes.file_content import ExpiresAfter
+from serve_app.routes.file_content import FileExpiry
 from serve_app.routes.paging import Page, list_to_wire, parse_query
 from serve_app.schemas.base import Metadata, WireModel
 from serve_app.services import Services
@@ -40,24 +40,46 @@ _TIMES = (
 
 
 class BatchCreateRequest(WireModel):
-    """The body of POST /v1/batches."""
+    """The body of POST /v1/batches.
+
+    Args:
+        input_file_id: the id of an uploaded file with purpose `batch`, which has one request on each line.
+        endpoint: the endpoint of all requests, such as `/v1/chat/completions`.
+        completion_window: the time within which the batch runs.
+        output_expires_after: when the output and the error file expire.
+    """
+
+    example: ClassVar[dict[str, Any]] = {
+        "input_file_id": "FILE_ID",
+        "endpoint": "/v1/chat/completions",
+        "completion_window": "24h",
+    }
 
     input_file_id: Annotated[str, Field(min_length=1, max_length=64)]
     endpoint: Annotated[str, Field(max_length=64)]
     completion_window: Literal["24h"]
     metadata: Metadata | None = None
-    output_expires_after: ExpiresAfter | None = None
+    output_expires_after: FileExpiry | None = None
 
 
 class BatchQuery(WireModel):
-    """The query of a list of batches."""
+    """The query of a list of batches.
+
+    Args:
+        limit: how many batches to return.
+        after: the id of the last batch of the previous page.
+    """
 
     limit: Annotated[int, Field(ge=1, le=100)] = 20
     after: Annotated[str, Field(max_length=128)] | None = None
 
 
 class AllBatchesQuery(BatchQuery):
-    """The query of a list of the batches of all accounts."""
+    """The query of a list of the batches of all accounts.
+
+    Args:
+        project_id: only the batches of this account.
+    """
 
     project_id: Annotated[str, Field(max_length=64)] | None = None
 
@@ -94,7 +116,10 @@ def batch_to_wire(batch: Batch) -> dict[str, Any]:
 
 @answers("openai.types.Batch", body=BatchCreateRequest)
 async def create_batch(request: Request) -> Response:
-    """Create a batch; its input is validated after the answer."""
+    """Create a batch.
+
+    The input file is checked after the answer; follow the batch's status.
+    """
     principal = await caller(request, Operation.BATCHES)
     body = await parse_body(await request.body(), BatchCreateRequest)
     return json_response(batch_to_wire(await start_batch(services_of(request), principal, body)))
@@ -135,7 +160,10 @@ async def start_batch(services: Services, principal: Principal, body: BatchCreat
 
 @answers(Page, of="openai.types.Batch", query=BatchQuery)
 async def list_batches(request: Request) -> Response:
-    """Return the account's batches, newest first; `limit` and `after` page them."""
+    """List batches.
+
+    Newest first.
+    """
     principal = await caller(request, Operation.BATCHES)
     query = parse_query(request, BatchQuery)
     try:
@@ -147,7 +175,10 @@ async def list_batches(request: Request) -> Response:
 
 @answers("openai.types.Batch")
 async def retrieve_batch(request: Request) -> Response:
-    """Return a batch, with its progress."""
+    """Retrieve a batch.
+
+    Returns the batch with its progress.
+    """
     principal = await caller(request, Operation.BATCHES)
     batch_id = request.path_params["batch_id"]
     try:
@@ -158,7 +189,10 @@ async def retrieve_batch(request: Request) -> Response:
 
 @answers("openai.types.Batch")
 async def cancel_batch(request: Request) -> Response:
-    """Cancel a batch; finished lines are kept."""
+    """Cancel a batch.
+
+    Requests that have finished keep their results.
+    """
     principal = await caller(request, Operation.BATCHES)
     batch_id = request.path_params["batch_id"]
     services = services_of(request)
@@ -191,7 +225,10 @@ def unknown_batch(batch_id: str, param: str = "id") -> NotFound:
 
 @answers(Page, of="openai.types.Batch", query=AllBatchesQuery)
 async def list_all_batches(request: Request) -> Response:
-    """Return the batches of all accounts or of one, newest first."""
+    """List the batches of all accounts.
+
+    Newest first; `project_id` keeps those of one account.
+    """
     await admin_caller(request)
     query = parse_query(request, AllBatchesQuery)
     store = services_of(request).batches
@@ -204,7 +241,10 @@ async def list_all_batches(request: Request) -> Response:
 
 @answers("openai.types.Batch")
 async def pause_batch(request: Request) -> Response:
-    """Start no more lines of a batch until it is resumed; its completion window goes on."""
+    """Pause a batch.
+
+    No more of its requests start until it is resumed. Its completion window goes on.
+    """
     return await _change(request, services_of(request).batches.pause)
 
 
@@ -216,7 +256,10 @@ async def resume_batch(request: Request) -> Response:
 
 @answers("openai.types.Batch")
 async def cancel_any_batch(request: Request) -> Response:
-    """Cancel a batch of any account; finished lines are kept."""
+    """Cancel a batch of any account.
+
+    Requests that have finished keep their results.
+    """
     return await _change(request, services_of(request).batches.cancel_any)
 
 

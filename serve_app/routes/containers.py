@@ -1,7 +1,7 @@
 """/v1/containers: create, list, retrieve, delete; their files: create, list, retrieve, download, delete."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import quote
 
 from pydantic import Field
@@ -27,37 +27,66 @@ from serve_app.validation.body import parse_body
 MAX_IDLE_MINUTES = 20
 
 
-class ExpiresAfterUse(WireModel):
-    """When a container ends, in minutes after its last use."""
+class ContainerExpiry(WireModel):
+    """When a container ends, in minutes after its last use.
+
+    Args:
+        minutes: how many minutes after its last use the container ends.
+    """
 
     anchor: Literal["last_active_at"]
     minutes: Annotated[int, Field(ge=1, le=MAX_IDLE_MINUTES)]
 
 
 class ContainerCreateRequest(WireModel):
-    """A container to be created, and the files to be copied into it."""
+    """A container to be created, and the files to be copied into it.
+
+    Args:
+        name: a name for the container.
+        file_ids: uploaded files to copy into the container.
+        memory_limit: the memory of the container, at most what the operator allows.
+        network_policy: only `disabled` is supported: containers have no network.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"name": "analysis"}
 
     name: Annotated[str, Field(min_length=1, max_length=256)]
-    expires_after: ExpiresAfterUse | None = None
+    expires_after: ContainerExpiry | None = None
     file_ids: FileIds | None = None
     memory_limit: ContainerMemory | None = None
     network_policy: NetworkPolicy | None = None
 
 
 class ContainerFileRequest(WireModel):
-    """A file of the account to be copied into a container."""
+    """A file of the account to be copied into a container.
+
+    Args:
+        file_id: the id of an uploaded file.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"file_id": "FILE_ID"}
 
     file_id: Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class ContainerFileUpload(WireModel):
-    """A file to be put into a container, as a form."""
+    """A file to be put into a container, as a form.
+
+    Args:
+        file: the file.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"file": "@data.csv"}
 
     file: bytes
 
 
 class ContainerQuery(PageQuery):
-    """The query of a list of containers."""
+    """The query of a list of containers.
+
+    Args:
+        name: only containers with this name.
+    """
 
     name: str | None = None
 
@@ -92,7 +121,10 @@ def container_file_to_wire(file: ContainerFile, container_id: str, path: str) ->
 
 @answers("openai.types.ContainerCreateResponse", body=ContainerCreateRequest)
 async def create_container(request: Request) -> Response:
-    """Create a container, with copies of files in it."""
+    """Create a container.
+
+    Copies of the given files are in it.
+    """
     principal, containers = await _caller(request)
     if principal.retention == "strict":
         raise RetentionForbids("containers that outlive a response")
@@ -106,7 +138,10 @@ async def create_container(request: Request) -> Response:
 
 @answers(Page, of="openai.types.ContainerListResponse", query=ContainerQuery)
 async def list_containers(request: Request) -> Response:
-    """Return the account's containers, in pages; ended ones are shown for an hour."""
+    """List containers.
+
+    Ended containers are listed for an hour.
+    """
     principal, containers = await _caller(request)
     query = parse_query(request, ContainerQuery)
     try:
@@ -118,7 +153,10 @@ async def list_containers(request: Request) -> Response:
 
 @answers("openai.types.ContainerRetrieveResponse")
 async def retrieve_container(request: Request) -> Response:
-    """Return a container; counts as a use of it."""
+    """Retrieve a container.
+
+    Counts as a use of the container.
+    """
     principal, containers = await _caller(request)
     return json_response(
         container_to_wire(await containers.look(principal.account, request.path_params["container_id"]))
@@ -127,7 +165,10 @@ async def retrieve_container(request: Request) -> Response:
 
 @answers(Deleted)
 async def delete_container(request: Request) -> Response:
-    """Delete a container and everything in it."""
+    """Delete a container.
+
+    Everything in it is deleted.
+    """
     principal, containers = await _caller(request)
     container_id = request.path_params["container_id"]
     await containers.delete(principal.account, container_id)
@@ -136,7 +177,10 @@ async def delete_container(request: Request) -> Response:
 
 @answers("openai.types.containers.FileCreateResponse", body=ContainerFileRequest, form=ContainerFileUpload)
 async def create_file(request: Request) -> Response:
-    """Put a file into a container: from a multipart form, or a copy of an uploaded file."""
+    """Add a file to a container.
+
+    A multipart form with a file, or JSON with the id of an uploaded file.
+    """
     principal, containers = await _caller(request)
     container = await containers.find(principal.account, request.path_params["container_id"])
     if not container.is_running:
@@ -152,7 +196,7 @@ async def create_file(request: Request) -> Response:
 
 @answers(Page, of="openai.types.containers.FileListResponse", query=PageQuery)
 async def list_files(request: Request) -> Response:
-    """Return the files in a container, in pages."""
+    """List the files in a container."""
     principal, containers = await _caller(request)
     query = parse_query(request, PageQuery)
     container = await containers.find(principal.account, request.path_params["container_id"])
@@ -162,14 +206,17 @@ async def list_files(request: Request) -> Response:
 
 @answers("openai.types.containers.FileRetrieveResponse")
 async def retrieve_file(request: Request) -> Response:
-    """Return a file in a container."""
+    """Retrieve a file in a container.
+
+    Returns the file's metadata.
+    """
     container, files = await _container(request)
     return json_response(_to_wire(await files.find(container, request.path_params["file_id"]), container))
 
 
 @answers(bytes, media_type="application/octet-stream")
 async def download_file(request: Request) -> Response:
-    """Return the content of a file in a container."""
+    """Download a file from a container."""
     container, files = await _container(request)
     file = await files.find(container, request.path_params["file_id"])
     content = await begin_content(files.read(container, file.file_id))

@@ -1,6 +1,6 @@
 """Conversations: create, retrieve, update, delete; their items: list, add, retrieve, delete."""
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, Field
 from starlette.requests import Request
@@ -22,20 +22,38 @@ NewItems = Annotated[list[InputItem], Field(fail_fast=True, max_length=MAX_NEW_I
 
 
 class NewConversation(WireModel):
-    """A conversation to be created, with its first items."""
+    """A conversation to be created, with its first items.
+
+    Args:
+        items: the first items, such as messages.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"items": [{"role": "user", "content": "My name is Ada."}]}
 
     items: NewItems | None = None
     metadata: Metadata | None = None
 
 
 class ConversationChange(WireModel):
-    """New metadata of a conversation."""
+    """New metadata of a conversation.
+
+    Args:
+        metadata: the new metadata, which replaces all of the old.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"metadata": {"topic": "names"}}
 
     metadata: Metadata | None
 
 
 class NewConversationItems(WireModel):
-    """Items to be added to a conversation."""
+    """Items to be added to a conversation.
+
+    Args:
+        items: the items to add, such as messages.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"items": [{"role": "user", "content": "My name is Ada."}]}
 
     items: Annotated[list[InputItem], Field(fail_fast=True, min_length=1, max_length=MAX_NEW_ITEMS)]
 
@@ -45,7 +63,7 @@ Body = TypeVar("Body", bound=BaseModel)
 
 @answers("openai.types.conversations.Conversation", body=NewConversation)
 async def create_conversation(request: Request) -> Response:
-    """Create a conversation with its first items."""
+    """Create a conversation."""
     principal, operation, store = await _caller(request)
     expires_at = _expires_at(principal, operation)
     raw = await request.body()
@@ -61,14 +79,17 @@ async def create_conversation(request: Request) -> Response:
 
 @answers("openai.types.conversations.Conversation")
 async def retrieve_conversation(request: Request) -> Response:
-    """Return a conversation."""
+    """Retrieve a conversation."""
     principal, _, store = await _caller(request)
     return json_response(_to_wire(await _load(request, principal, store)))
 
 
 @answers("openai.types.conversations.Conversation", body=ConversationChange)
 async def update_conversation(request: Request) -> Response:
-    """Replace a conversation's metadata."""
+    """Update a conversation.
+
+    Replaces its metadata.
+    """
     principal, _, store = await _caller(request)
     body = await parse_body(await request.body(), ConversationChange)
     conversation_id: str = request.path_params["conversation_id"]
@@ -80,7 +101,10 @@ async def update_conversation(request: Request) -> Response:
 
 @answers(Deleted)
 async def delete_conversation(request: Request) -> Response:
-    """Delete a conversation and its items."""
+    """Delete a conversation.
+
+    Its items are deleted, too.
+    """
     principal, _, store = await _caller(request)
     conversation_id: str = request.path_params["conversation_id"]
     if not await store.delete(principal.account, conversation_id):
@@ -90,7 +114,7 @@ async def delete_conversation(request: Request) -> Response:
 
 @answers(Page, of="openai.types.conversations.ConversationItem", query=PageQuery)
 async def list_items(request: Request) -> Response:
-    """Return a conversation's items, in pages."""
+    """List the items of a conversation."""
     query = parse_query(request, PageQuery)
     principal, _, store = await _caller(request)
     conversation_id: str = request.path_params["conversation_id"]
@@ -111,7 +135,10 @@ async def list_items(request: Request) -> Response:
 
 @answers(Page, of="openai.types.conversations.ConversationItem", body=NewConversationItems)
 async def create_items(request: Request) -> Response:
-    """Add items to a conversation; return them as they are stored."""
+    """Add items to a conversation.
+
+    Returns the items as they are stored.
+    """
     principal, operation, store = await _caller(request)
     raw = await request.body()
     body = await parse_body(raw, NewConversationItems)
@@ -128,7 +155,7 @@ async def create_items(request: Request) -> Response:
 
 @answers("openai.types.conversations.ConversationItem")
 async def retrieve_item(request: Request) -> Response:
-    """Return an item of a conversation."""
+    """Retrieve an item of a conversation."""
     principal, _, store = await _caller(request)
     conversation_id, item_id = request.path_params["conversation_id"], request.path_params["item_id"]
     try:
@@ -142,7 +169,10 @@ async def retrieve_item(request: Request) -> Response:
 
 @answers("openai.types.conversations.Conversation")
 async def delete_item(request: Request) -> Response:
-    """Delete an item of a conversation; return the conversation."""
+    """Delete an item of a conversation.
+
+    Returns the conversation.
+    """
     principal, _, store = await _caller(request)
     item_id: str = request.path_params["item_id"]
     conversation = await _load(request, principal, store)

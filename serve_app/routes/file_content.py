@@ -35,18 +35,27 @@ _MAX_FIELD_BYTES = 4096
 _MAX_NAME_CHARS = 255
 
 
-class ExpiresAfter(WireModel):
-    """When an object expires, in seconds after its creation."""
+class FileExpiry(WireModel):
+    """When an object expires, in seconds after its creation.
+
+    Args:
+        anchor: always `created_at`.
+        seconds: how many seconds after its creation the object expires.
+    """
 
     anchor: Literal["created_at"]
     seconds: Annotated[int, Field(ge=MIN_LIFETIME_S, le=MAX_LIFETIME_S)]
 
 
 class FileForm(WireModel):
-    """The fields of an upload besides the file."""
+    """The fields of an upload besides the file.
+
+    Args:
+        purpose: what the file is for: `batch` for the input of a batch, `user_data` or `assistants` for other files.
+    """
 
     purpose: UploadPurpose
-    expires_after: ExpiresAfter | None = None
+    expires_after: FileExpiry | None = None
 
 
 async def receive_file(request: Request, services: Services, principal: Principal) -> StoredFile:

@@ -1,6 +1,6 @@
 """/v1/files: uploads streamed into storage, lists, content by range, deletion."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import quote
 
 from pydantic import Field
@@ -19,13 +19,26 @@ from serve_app.schemas.base import WireModel
 
 
 class FileUpload(FileForm):
-    """An upload; its file is read piece by piece."""
+    """An upload; its file is read piece by piece.
+
+    Args:
+        file: the file.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"purpose": "batch", "file": "@requests.jsonl"}
 
     file: bytes
 
 
 class FileQuery(WireModel):
-    """The query of a list of files."""
+    """The query of a list of files.
+
+    Args:
+        purpose: only files with this purpose.
+        limit: how many files to return.
+        order: `desc` for newest first, `asc` for oldest first.
+        after: the id of the last file of the previous page.
+    """
 
     purpose: Annotated[str, Field(max_length=64)] | None = None
     limit: Annotated[int, Field(ge=1, le=10_000)] = 10_000
@@ -35,7 +48,10 @@ class FileQuery(WireModel):
 
 @answers("openai.types.FileObject", form=FileUpload)
 async def create_file(request: Request) -> Response:
-    """Store the file of a multipart form; its content is never held whole."""
+    """Upload a file.
+
+    A multipart form with the file and its purpose.
+    """
     principal = await caller(request, Operation.FILES)
     if principal.retention == "strict":
         raise RetentionForbids("files to be stored")
@@ -46,7 +62,7 @@ async def create_file(request: Request) -> Response:
 
 @answers(Page, of="openai.types.FileObject", query=FileQuery)
 async def list_files(request: Request) -> Response:
-    """Return the account's files, newest first; `purpose`, `limit`, `order` and `after` narrow and page them."""
+    """List files."""
     principal = await caller(request, Operation.FILES)
     query = parse_query(request, FileQuery)
     page = FilePage(query.limit, query.order == "asc", query.after)
@@ -59,7 +75,10 @@ async def list_files(request: Request) -> Response:
 
 @answers("openai.types.FileObject")
 async def retrieve_file(request: Request) -> Response:
-    """Return a file's metadata."""
+    """Retrieve a file.
+
+    Returns the file's metadata.
+    """
     principal = await caller(request, Operation.FILES)
     return json_response(file_to_wire(await _find(request, principal)))
 
@@ -85,7 +104,10 @@ async def delete_file(request: Request) -> Response:
 
 @answers(bytes, media_type="application/octet-stream", statuses=(200, 206))
 async def download_file(request: Request) -> Response:
-    """Return a file's content as it was uploaded, or the requested range of it."""
+    """Download a file.
+
+    Returns the content as it was uploaded, or the range that a `Range` header asks for.
+    """
     principal = await caller(request, Operation.FILES)
     file = await _find(request, principal)
     span = parse_range(request.headers.get("range"), file.num_bytes)

@@ -13,13 +13,19 @@ _PROBE_TIMEOUT_S = 2.0
 
 @answers(dict[str, Any], needs_key=False)
 async def report_liveness(request: Request) -> Response:
-    """Report that this process answers."""
+    """Liveness.
+
+    200 while the process answers.
+    """
     return json_response({"status": "ok"})
 
 
 @answers(dict[str, Any], statuses=(200, 503), needs_key=False)
 async def report_readiness(request: Request) -> Response:
-    """Report whether requests can be served: 200 when keys can be checked and a model can answer, else 503."""
+    """Readiness.
+
+    200 when keys can be checked and a model can answer, else 503.
+    """
     services = services_of(request)
     startup = services.startup
     checks = {
@@ -33,7 +39,10 @@ async def report_readiness(request: Request) -> Response:
 
 @answers(dict[str, Any], statuses=(200, 503), needs_key=False)
 async def report_health(request: Request) -> Response:
-    """Report whether requests can be served, at the paths of vLLM's own server."""
+    """Health.
+
+    Readiness, at the paths of vLLM's own server.
+    """
     return await report_readiness(request)
 
 
@@ -47,6 +56,9 @@ async def _can_check_keys(request: Request) -> bool:
 
 @answers(str, media_type="text/plain", needs_key=False)
 async def show_metrics(request: Request) -> Response:
-    """Return the metrics of this process in the text format of Prometheus."""
+    """Metrics.
+
+    The metrics of this process in Prometheus's text format.
+    """
     page = services_of(request).metrics
     return Response(page.render(), media_type=page.content_type)

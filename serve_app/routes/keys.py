@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 from starlette.requests import Request
@@ -31,13 +31,24 @@ from serve_app.validation.body import parse_body
 
 
 class Rotation(WireModel):
-    """How long the old secret is still accepted, in seconds."""
+    """How long the old secret is still accepted, in seconds.
+
+    Args:
+        overlap_s: for how many seconds the old secret still works.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"overlap_s": 86400}
 
     overlap_s: Annotated[float, Field(ge=0)] = 0.0
 
 
 class KeyQuery(WireModel):
-    """Which keys are listed."""
+    """Which keys are listed.
+
+    Args:
+        account: only the keys of this account.
+        include_revoked: `true` also returns revoked keys.
+    """
 
     account: str | None = None
     include_revoked: Annotated[bool, BeforeValidator(lambda value: value is True)] = False
@@ -83,7 +94,10 @@ class KeyList(TypedDict):
 
 @answers(IssuedKey, body=NewKey)
 async def create_key(request: Request) -> Response:
-    """Issue a key. Only this response shows its secret."""
+    """Create an API key.
+
+    Only this answer contains the secret.
+    """
     keys, principal = await _keys(request)
     new = within(principal, await parse_body(await request.body(), NewKey))
     with key_errors():
@@ -93,7 +107,10 @@ async def create_key(request: Request) -> Response:
 
 @answers(KeyList, query=KeyQuery)
 async def list_keys(request: Request) -> Response:
-    """Return the keys, newest first: those of `account` where it is given; `include_revoked=true` adds revoked keys."""
+    """List API keys.
+
+    Newest first.
+    """
     keys, _ = await _keys(request)
     query = parse_query(request, KeyQuery)
     found = await keys.list_keys(query.account, include_revoked=query.include_revoked)
@@ -102,7 +119,10 @@ async def list_keys(request: Request) -> Response:
 
 @answers(ShownKey)
 async def show_key(request: Request) -> Response:
-    """Return one key, revoked or not."""
+    """Retrieve an API key.
+
+    Revoked keys, too.
+    """
     keys, _ = await _keys(request)
     key_id = request.path_params["key_id"]
     with key_errors(key_id):
@@ -111,7 +131,10 @@ async def show_key(request: Request) -> Response:
 
 @answers(ShownKey, body=KeyChange)
 async def limit_key(request: Request) -> Response:
-    """Change the limits, scopes, expiry or retention of a key; fields that are left out stay."""
+    """Update an API key.
+
+    Changes its limits, scopes, expiry or retention. Fields that are left out stay as they are.
+    """
     keys, principal = await _keys(request)
     key_id, change = request.path_params["key_id"], await parse_body(await request.body(), KeyChange)
     with key_errors(key_id):
@@ -132,7 +155,10 @@ async def change_key(keys: KeyStore, principal: Principal, key_id: str, change: 
 
 @answers(IssuedKey, body=Rotation)
 async def rotate_key(request: Request) -> Response:
-    """Give a key a new secret, which only this response shows."""
+    """Rotate the secret of an API key.
+
+    Only this answer contains the new secret.
+    """
     keys, principal = await _keys(request)
     rotation = await parse_body(await request.body() or b"{}", Rotation)
     key_id = request.path_params["key_id"]
@@ -156,7 +182,10 @@ async def renew_secret(
 
 @answers(Deleted)
 async def revoke_key(request: Request) -> Response:
-    """Revoke a key for good."""
+    """Revoke an API key.
+
+    This cannot be undone.
+    """
     keys, principal = await _keys(request)
     key_id = request.path_params["key_id"]
     with key_errors(key_id):

@@ -85,7 +85,10 @@ class LatencyPage(TypedDict):
 
 @answers(LimitList, query=LimitQuery)
 async def list_limits(request: Request) -> Response:
-    """Return the limits of every key, how much of its minute is used, and how many requests were refused in it."""
+    """List the limits of keys.
+
+    With how much of the last minute is used, and how many requests were refused in it.
+    """
     query = parse_query(request, LimitQuery)
     accounts = await accounts_of(request, None if query.project_id is None else [query.project_id])
     services = services_of(request)
@@ -101,7 +104,10 @@ async def list_limits(request: Request) -> Response:
 
 @answers(LatencyPage, query=LatencyQuery)
 async def show_latency(request: Request) -> Response:
-    """Return percentiles of the latencies of answers by model and period, without the lines of batches."""
+    """Latency by model.
+
+    Percentiles by period, without batch requests.
+    """
     query = parse_query(request, LatencyQuery)
     accounts = await accounts_of(request, query.project_ids)
     periods = periods_of(query, MAX_LATENCY_BUCKETS)

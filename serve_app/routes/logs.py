@@ -76,7 +76,10 @@ class RequestPage(TypedDict):
 
 @answers(RequestPage, query=RequestLogQuery, exports=("text/csv", "application/jsonl"))
 async def list_requests(request: Request) -> Response:
-    """Return the request log, newest first; `format` exports all matching requests."""
+    """List requests.
+
+    The request log, newest first. `format` exports all matching requests.
+    """
     query = parse_query(request, RequestLogQuery)
     accounts = await accounts_of(request, None if query.project_id is None else [query.project_id])
     where = RequestFilter(
@@ -167,7 +170,10 @@ async def requests_as_csv(pages: AsyncIterator[Sequence[RequestRecord]]) -> Asyn
 
 @answers(Page, of="openai.types.admin.organization.AuditLogListResponse", query=AuditQuery)
 async def list_audit_logs(request: Request) -> Response:
-    """Return the audit log, newest first."""
+    """List the audit log.
+
+    Newest first.
+    """
     await admin_caller(request)
     query = parse_query(request, AuditQuery)
     where = AuditFilter(

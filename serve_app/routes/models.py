@@ -84,7 +84,10 @@ def models_to_wire(cards: Iterable[ModelCard]) -> ModelList:
 
 @answers(ModelList)
 async def list_models(request: Request) -> Response:
-    """Return every model that the key may use."""
+    """List models.
+
+    Returns every model that the key may use.
+    """
     principal = await caller(request)
     cards = [card for card in services_of(request).directory.cards() if may_see(principal, card)]
     if _FOR_ANTHROPIC in request.headers:
@@ -96,7 +99,10 @@ async def list_models(request: Request) -> Response:
 
 @answers(Model)
 async def retrieve_model(request: Request) -> Response:
-    """Return one model; its id may hold slashes, raw or encoded."""
+    """Retrieve a model.
+
+    Slashes in the id may be encoded or not.
+    """
     principal = await caller(request)
     model_id: str = request.path_params["model"]
     engine = services_of(request).directory.find(model_id)

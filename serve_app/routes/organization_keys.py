@@ -6,7 +6,7 @@ A project is an account. Tiers, limits, scopes and rotation, which OpenAI's API 
 
 import time
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 from starlette.requests import Request
@@ -33,7 +33,14 @@ _TYPES = "openai.types.admin.organization."
 
 
 class NewAdminKey(WireModel):
-    """An admin key to be issued."""
+    """An admin key to be issued.
+
+    Args:
+        name: a name for the key.
+        expires_in_seconds: when the key expires, in seconds from now. Left out, never.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"name": "poller"}
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     expires_in_seconds: Annotated[int, Field(ge=1, le=10**9)] | None = None
@@ -41,7 +48,10 @@ class NewAdminKey(WireModel):
 
 @answers(_TYPES + "AdminAPIKeyCreateResponse", body=NewAdminKey)
 async def create_admin_key(request: Request) -> Response:
-    """Issue an admin key with the tier and the limits of the caller's. Only this response shows its secret."""
+    """Create an admin key.
+
+    It has the tier and the limits of the key that creates it. Only this answer contains the secret.
+    """
     principal = await admin_caller(request)
     body = await parse_body(await request.body(), NewAdminKey)
     asked = body.expires_in_seconds
@@ -61,7 +71,7 @@ async def create_admin_key(request: Request) -> Response:
 
 @answers(Page, of=_TYPES + "AdminAPIKey", query=PageQuery)
 async def list_admin_keys(request: Request) -> Response:
-    """Return the admin keys, in pages."""
+    """List admin keys."""
     await admin_caller(request)
     query = parse_query(request, PageQuery)
     keys = [key for key in await services_of(request).keys.list_keys() if key.is_admin]
@@ -71,14 +81,17 @@ async def list_admin_keys(request: Request) -> Response:
 
 @answers(_TYPES + "AdminAPIKey")
 async def show_admin_key(request: Request) -> Response:
-    """Return one admin key."""
+    """Retrieve an admin key."""
     await admin_caller(request)
     return json_response(_admin_key(await _living(request, is_admin=True)))
 
 
 @answers(Deleted)
 async def revoke_admin_key(request: Request) -> Response:
-    """Revoke an admin key for good."""
+    """Revoke an admin key.
+
+    This cannot be undone.
+    """
     principal = await admin_caller(request)
     key = await _living(request, is_admin=True)
     await services_of(request).keys.revoke(key.key_id, by=actor_of(principal))
@@ -87,7 +100,7 @@ async def revoke_admin_key(request: Request) -> Response:
 
 @answers(Page, of=_TYPES + "Project", query=PageQuery)
 async def list_projects(request: Request) -> Response:
-    """Return the accounts that have keys, as projects, in pages."""
+    """List accounts as projects."""
     await admin_caller(request)
     query = parse_query(request, PageQuery)
     accounts: dict[str, ApiKey] = {}
@@ -99,7 +112,7 @@ async def list_projects(request: Request) -> Response:
 
 @answers(Page, of=_TYPES + "projects.ProjectAPIKey", query=PageQuery)
 async def list_project_keys(request: Request) -> Response:
-    """Return the keys of an account, in pages."""
+    """List the keys of an account."""
     await admin_caller(request)
     query = parse_query(request, PageQuery)
     keys = await services_of(request).keys.list_keys(request.path_params["project_id"])
@@ -109,14 +122,17 @@ async def list_project_keys(request: Request) -> Response:
 
 @answers(_TYPES + "projects.ProjectAPIKey")
 async def show_project_key(request: Request) -> Response:
-    """Return one key of an account."""
+    """Retrieve a key of an account."""
     await admin_caller(request)
     return json_response(_project_key(await _living(request, account=request.path_params["project_id"])))
 
 
 @answers(Deleted)
 async def revoke_project_key(request: Request) -> Response:
-    """Revoke a key of an account for good."""
+    """Revoke a key of an account.
+
+    This cannot be undone.
+    """
     principal = await admin_caller(request)
     key = await _living(request, account=request.path_params["project_id"])
     await services_of(request).keys.revoke(key.key_id, by=actor_of(principal))

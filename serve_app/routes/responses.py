@@ -43,7 +43,10 @@ _STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 @answers("openai.types.responses.Response", body=ResponseRequest, events="openai.types.responses.ResponseStreamEvent")
 async def create_response(request: Request) -> ASGIApp:
-    """Create a response: streamed, in the background, or as one object."""
+    """Create a response.
+
+    Returns it as one object, as server-sent events with `stream`, or at once with `background`.
+    """
     services, trace = services_of(request), trace_of(request)
     operation = services.operations.responses
     async with admitted(request, operation.name) as (principal, ticket):
@@ -102,7 +105,10 @@ async def _start(request: Request, turn: Turn, raw: bytes, ticket: Ticket) -> Re
 
 @answers("openai.types.responses.Response", query=ResponseQuery, events="openai.types.responses.ResponseStreamEvent")
 async def retrieve_response(request: Request) -> Response:
-    """Return a stored response, or its events after a number, including those still to come."""
+    """Retrieve a response.
+
+    Returns a stored response; with `stream`, its events, including those still to come.
+    """
     turn, principal = await _stored(request)
     query = parse_query(request, ResponseQuery)
     if not query.stream:
@@ -151,7 +157,10 @@ def _stream(frames: AsyncIterator[bytes]) -> Response:
 
 @answers(Deleted)
 async def delete_response(request: Request) -> Response:
-    """Delete a stored response; one that runs in the background stops."""
+    """Delete a response.
+
+    One that runs in the background is cancelled.
+    """
     principal, operation = await _caller(request)
     response_id: str = request.path_params["response_id"]
     if not await operation.storage.responses.delete(principal.account, response_id):
@@ -161,7 +170,10 @@ async def delete_response(request: Request) -> Response:
 
 @answers("openai.types.responses.Response")
 async def cancel_response(request: Request) -> Response:
-    """Cancel a background response; a cancelled one is returned as it is."""
+    """Cancel a background response.
+
+    One that is already cancelled is returned as it is.
+    """
     turn, principal = await _stored(request)
     status = turn.response["status"]
     if not turn.response["background"]:
@@ -176,7 +188,7 @@ async def cancel_response(request: Request) -> Response:
 
 @answers(Page, of="openai.types.responses.ResponseItem", query=PageQuery)
 async def list_input_items(request: Request) -> Response:
-    """Return the input items of a response, in pages."""
+    """List the input items of a response."""
     query = parse_query(request, PageQuery)
     turn, _ = await _stored(request)
     items, has_more = cut_page(turn.input, query, lambda item: item["id"])
@@ -185,7 +197,10 @@ async def list_input_items(request: Request) -> Response:
 
 @answers("openai.types.responses.InputTokenCountResponse", body=InputTokensRequest)
 async def count_input_tokens(request: Request) -> Response:
-    """Return how many tokens a prompt takes."""
+    """Count the tokens of an input.
+
+    Nothing is generated.
+    """
     operation = services_of(request).operations.responses
     async with admitted(request, operation.name) as (principal, ticket):
         raw = await services_of(request).operations.ignored.drop(await request.body())
@@ -207,7 +222,10 @@ class Compaction(TypedDict, Generic[KeptItem]):
 
 @answers(Compaction, of="openai.types.responses.ResponseItem", body=CompactRequest)
 async def compact_response(request: Request) -> Response:
-    """Return a shorter conversation: the user's messages, and a sealed summary of the rest."""
+    """Compact a conversation.
+
+    Returns the user's messages and an encrypted summary of the rest, to be sent as the next input.
+    """
     operation = services_of(request).operations.responses
     async with admitted(request, operation.name) as (principal, ticket):
         raw = await services_of(request).operations.ignored.drop(await request.body())

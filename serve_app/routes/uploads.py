@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 from starlette.requests import Request
@@ -33,7 +33,7 @@ from serve_app.errors.api import ApiError, BadRequest, BodyTooLarge, Conflict, N
 from serve_app.errors.capacity import QuotaExceeded
 from serve_app.http.forms import PartBegin, PartData
 from serve_app.routes.endpoint import answers, caller, json_response, services_of
-from serve_app.routes.file_content import NO_ROOM, ExpiresAfter, UploadPurpose, check_name, clean, form_events
+from serve_app.routes.file_content import NO_ROOM, FileExpiry, UploadPurpose, check_name, clean, form_events
 from serve_app.routes.files import file_to_wire
 from serve_app.schemas.base import WireModel
 from serve_app.validation.body import parse_body
@@ -42,23 +42,50 @@ _MAX_BYTES = 2**53
 
 
 class UploadCreateRequest(WireModel):
-    """An upload to be created, for a file of `bytes` bytes, which expires as `expires_after` says."""
+    """An upload to be created, for a file of `bytes` bytes, which expires as `expires_after` says.
+
+    Args:
+        bytes: the size of the whole file.
+        filename: the file's name.
+        mime_type: the file's media type, such as `text/plain`.
+        purpose: what the file is for, as in `POST /v1/files`.
+    """
+
+    example: ClassVar[dict[str, Any]] = {
+        "bytes": 1_048_576,
+        "filename": "notes.txt",
+        "mime_type": "text/plain",
+        "purpose": "user_data",
+    }
 
     bytes: Annotated[int, Field(ge=1, le=_MAX_BYTES)]
     filename: Annotated[str, Field(min_length=1, max_length=255)]
     mime_type: Annotated[str, Field(min_length=1, max_length=255)]
     purpose: UploadPurpose
-    expires_after: ExpiresAfter | None = None
+    expires_after: FileExpiry | None = None
 
 
 class UploadPartForm(WireModel):
-    """A part of an upload; its data is read piece by piece."""
+    """A part of an upload; its data is read piece by piece.
+
+    Args:
+        data: the bytes of the part, at most 64 MiB.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"data": "@notes.part1"}
 
     data: bytes
 
 
 class UploadCompleteRequest(WireModel):
-    """The parts of an upload in order, and the expected MD5 checksum of the file."""
+    """The parts of an upload in order, and the expected MD5 checksum of the file.
+
+    Args:
+        part_ids: the ids of the parts, in the order of the file.
+        md5: the MD5 checksum of the file, in hexadecimal, to be checked.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"part_ids": ["PART_ID"]}
 
     part_ids: Annotated[
         list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=MAX_PARTS, fail_fast=True)
@@ -68,7 +95,10 @@ class UploadCompleteRequest(WireModel):
 
 @answers("openai.types.Upload", body=UploadCreateRequest)
 async def create_upload(request: Request) -> Response:
-    """Create an upload, which takes parts for an hour."""
+    """Create an upload.
+
+    It takes parts for an hour.
+    """
     principal = await caller(request, Operation.FILES)
     if principal.retention == "strict":
         raise RetentionForbids("files to be stored")
@@ -102,7 +132,10 @@ async def create_upload(request: Request) -> Response:
 
 @answers("openai.types.uploads.UploadPart", form=UploadPartForm)
 async def create_part(request: Request) -> Response:
-    """Add a part to an upload. Parts may be sent in parallel; their order is given at the end."""
+    """Add a part to an upload.
+
+    Parts may be sent in parallel; their order is given when the upload is completed.
+    """
     principal, upload_id = await _caller(request)
     services = services_of(request)
     with _translated(upload_id):
@@ -115,7 +148,10 @@ async def create_part(request: Request) -> Response:
 
 @answers("openai.types.Upload", body=UploadCompleteRequest)
 async def complete_upload(request: Request) -> Response:
-    """Create a file from an upload's parts, in the order of the ids that are sent."""
+    """Complete an upload.
+
+    Creates a file from the parts, in the order of the given ids.
+    """
     principal, upload_id = await _caller(request)
     body = await parse_body(await request.body(), UploadCompleteRequest)
     with _translated(upload_id):
@@ -127,7 +163,10 @@ async def complete_upload(request: Request) -> Response:
 
 @answers("openai.types.Upload")
 async def cancel_upload(request: Request) -> Response:
-    """Cancel an upload; its parts are deleted."""
+    """Cancel an upload.
+
+    Its parts are deleted.
+    """
     principal, upload_id = await _caller(request)
     with _translated(upload_id):
         upload = await services_of(request).uploads.cancel(principal.account, upload_id)

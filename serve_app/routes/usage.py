@@ -153,7 +153,10 @@ _ALL = ("project_id", "user_id", "api_key_id", "model", "batch", "service_tier",
 
 @answers(_ANSWER, query=UsageQuery)
 async def show_completions(request: Request) -> Response:
-    """Return the tokens of chats, completions and responses."""
+    """Usage of chats, completions and responses.
+
+    Tokens and requests by period.
+    """
     query = parse_query(request, UsageQuery)
     counts = ("num_requests", "prompt_tokens", "completion_tokens", "cached_tokens")
     periods, sums = await _sums(request, query, UsageFilter(operations=_TEXT, has_run=True), _ALL, counts)
@@ -181,13 +184,19 @@ async def show_completions(request: Request) -> Response:
 
 @answers(_ANSWER, query=UsageQuery)
 async def show_embeddings(request: Request) -> Response:
-    """Return the tokens of embeddings, reranking and scores."""
+    """Usage of embeddings, reranking and scores.
+
+    Tokens and requests by period.
+    """
     return await _show_input(request, UsageFilter(other_operations=(*_TEXT, "moderations"), has_run=True), "embeddings")
 
 
 @answers(_ANSWER, query=UsageQuery)
 async def show_moderations(request: Request) -> Response:
-    """Return the tokens of moderations."""
+    """Usage of moderations.
+
+    Tokens and requests by period.
+    """
     return await _show_input(request, UsageFilter(operations=("moderations",)), "moderations")
 
 
@@ -210,7 +219,10 @@ async def _show_input(request: Request, where: UsageFilter, kind: str) -> Respon
 
 @answers(_ANSWER, query=UsageQuery)
 async def show_vector_stores(request: Request) -> Response:
-    """Return the bytes that vector stores took."""
+    """Usage of vector stores.
+
+    Stored bytes by period.
+    """
     query = parse_query(request, UsageQuery)
     accounts = await accounts_of(request, query.project_ids)
     periods = periods_of(query)
@@ -248,9 +260,9 @@ show_code_sessions = _show_calls("code_interpreter_sessions", "code_sessions", "
 show_file_searches = _show_calls("file_searches", "file_search_calls", "num_requests", *_ALL[:3])
 show_web_searches = _show_calls("web_searches", "web_search_calls", "num_requests", *_ALL[:4])
 for _endpoint, _summary in (
-    (show_code_sessions, "Return how many containers of the code interpreter were begun."),
-    (show_file_searches, "Return how often the tool file search was called."),
-    (show_web_searches, "Return how often the tool web search was called."),
+    (show_code_sessions, "Usage of the code interpreter.\n\nNew containers by period."),
+    (show_file_searches, "Usage of file search.\n\nCalls of the tool by period."),
+    (show_web_searches, "Usage of web search.\n\nCalls of the tool by period."),
 ):
     _endpoint.__doc__ = _summary
     answers(_ANSWER, query=UsageQuery)(_endpoint)
@@ -258,7 +270,10 @@ for _endpoint, _summary in (
 
 @answers("openai.types.admin.organization.UsageCostsResponse", query=CostQuery)
 async def show_costs(request: Request) -> Response:
-    """Return the cost of requests, at the prices of when they ran."""
+    """Costs.
+
+    By period, at the prices of when the requests ran.
+    """
     query = parse_query(request, CostQuery)
     accounts = await accounts_of(request, query.project_ids)
     periods = periods_of(query)

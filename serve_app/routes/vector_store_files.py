@@ -35,7 +35,10 @@ class FileTexts(TypedDict, Generic[Text]):
 
 @answers("openai.types.vector_stores.VectorStoreFile", body=StoreFileRequest)
 async def create_file(request: Request) -> Response:
-    """Put a file into a vector store; it is indexed after the answer."""
+    """Add a file to a vector store.
+
+    The file is indexed after the answer.
+    """
     principal, service = await store_caller(request)
     body, store_id = await parse_body(await request.body(), StoreFileRequest), store_id_of(request)
     await service.attach(principal, store_id, [body], "file_id")
@@ -45,13 +48,13 @@ async def create_file(request: Request) -> Response:
 
 @answers(Page, of="openai.types.vector_stores.VectorStoreFile", query=StoreFileQuery)
 async def list_files(request: Request) -> Response:
-    """Return the files in a vector store, in pages; `filter` keeps those of one status."""
+    """List the files in a vector store."""
     return json_response(await _list(request, None))
 
 
 @answers("openai.types.vector_stores.VectorStoreFile")
 async def retrieve_file(request: Request) -> Response:
-    """Return a file in a vector store."""
+    """Retrieve a file in a vector store."""
     principal, service = await store_caller(request)
     file = await service.find_file(principal.account, store_id_of(request), request.path_params["file_id"])
     return json_response(store_file_to_wire(file))
@@ -59,7 +62,10 @@ async def retrieve_file(request: Request) -> Response:
 
 @answers("openai.types.vector_stores.VectorStoreFile", body=StoreFileUpdateRequest)
 async def update_file(request: Request) -> Response:
-    """Replace the attributes of a file in a vector store."""
+    """Update a file in a vector store.
+
+    Replaces its attributes.
+    """
     principal, service = await store_caller(request)
     body = await parse_body(await request.body(), StoreFileUpdateRequest)
     file = await service.set_attributes(
@@ -70,7 +76,10 @@ async def update_file(request: Request) -> Response:
 
 @answers(Deleted)
 async def delete_file(request: Request) -> Response:
-    """Take a file out of a vector store; the file itself stays."""
+    """Remove a file from a vector store.
+
+    The file itself is kept.
+    """
     principal, service = await store_caller(request)
     file_id = request.path_params["file_id"]
     await service.detach(principal.account, store_id_of(request), file_id)
@@ -79,7 +88,10 @@ async def delete_file(request: Request) -> Response:
 
 @answers(FileTexts, of="openai.types.vector_stores.FileContentResponse")
 async def show_content(request: Request) -> Response:
-    """Return the text of a file in a vector store as the chunks that are searched."""
+    """Retrieve the text of a file in a vector store.
+
+    Returns the chunks that are searched.
+    """
     principal, search = await search_caller(request)
     texts = await search.content(principal.account, store_id_of(request), request.path_params["file_id"])
     return json_response(
@@ -94,7 +106,10 @@ async def show_content(request: Request) -> Response:
 
 @answers("openai.types.vector_stores.VectorStoreFileBatch", body=StoreBatchRequest)
 async def create_batch(request: Request) -> Response:
-    """Put files into a vector store together; they are indexed after the answer."""
+    """Add several files to a vector store.
+
+    The files are indexed after the answer.
+    """
     principal, service = await store_caller(request)
     body, store_id = await parse_body(await request.body(), StoreBatchRequest), store_id_of(request)
     param = "file_ids[{index}]" if body.files is None else "files[{index}].file_id"
@@ -105,7 +120,10 @@ async def create_batch(request: Request) -> Response:
 
 @answers("openai.types.vector_stores.VectorStoreFileBatch")
 async def retrieve_batch(request: Request) -> Response:
-    """Return a batch of files, with its progress."""
+    """Retrieve a batch of files.
+
+    Returns the batch with its progress.
+    """
     principal, service = await store_caller(request)
     batch = await service.find_batch(principal.account, store_id_of(request), request.path_params["batch_id"])
     return json_response(store_batch_to_wire(batch))
@@ -113,7 +131,10 @@ async def retrieve_batch(request: Request) -> Response:
 
 @answers("openai.types.vector_stores.VectorStoreFileBatch")
 async def cancel_batch(request: Request) -> Response:
-    """Cancel the files of a batch that are not indexed yet."""
+    """Cancel a batch of files.
+
+    Files that are indexed already stay in the vector store.
+    """
     principal, service = await store_caller(request)
     batch = await service.cancel_batch(principal.account, store_id_of(request), request.path_params["batch_id"])
     return json_response(store_batch_to_wire(batch))
@@ -121,7 +142,7 @@ async def cancel_batch(request: Request) -> Response:
 
 @answers(Page, of="openai.types.vector_stores.VectorStoreFile", query=StoreFileQuery)
 async def list_batch_files(request: Request) -> Response:
-    """Return the files of a batch, in pages."""
+    """List the files of a batch."""
     principal, service = await store_caller(request)
     await service.find_batch(principal.account, store_id_of(request), request.path_params["batch_id"])
     return json_response(await _list(request, request.path_params["batch_id"]))

@@ -50,7 +50,10 @@ class SearchResults(TypedDict, Generic[Result]):
 
 @answers("openai.types.VectorStore", body=StoreCreateRequest)
 async def create_store(request: Request) -> Response:
-    """Create a vector store; the files in it are indexed after the answer."""
+    """Create a vector store.
+
+    Its files are indexed after the answer.
+    """
     principal, service = await store_caller(request)
     body = await parse_body(await request.body() or b"{}", StoreCreateRequest)
     max_objects = services_of(request).tiers.of(principal.tier).stored_objects
@@ -59,7 +62,7 @@ async def create_store(request: Request) -> Response:
 
 @answers(Page, of="openai.types.VectorStore", query=TwoWayQuery)
 async def list_stores(request: Request) -> Response:
-    """Return the account's vector stores, in pages."""
+    """List vector stores."""
     principal, service = await store_caller(request)
     query = parse_query(request, TwoWayQuery)
     try:
@@ -71,14 +74,17 @@ async def list_stores(request: Request) -> Response:
 
 @answers("openai.types.VectorStore")
 async def retrieve_store(request: Request) -> Response:
-    """Return a vector store."""
+    """Retrieve a vector store."""
     principal, service = await store_caller(request)
     return json_response(store_to_wire(await service.find(principal.account, store_id_of(request))))
 
 
 @answers("openai.types.VectorStore", body=StoreUpdateRequest)
 async def update_store(request: Request) -> Response:
-    """Change a vector store's name, metadata or expiry."""
+    """Update a vector store.
+
+    Changes its name, metadata or expiry.
+    """
     principal, service = await store_caller(request)
     body = await parse_body(await request.body(), StoreUpdateRequest)
     return json_response(store_to_wire(await service.update(principal.account, store_id_of(request), body)))
@@ -86,7 +92,10 @@ async def update_store(request: Request) -> Response:
 
 @answers(Deleted)
 async def delete_store(request: Request) -> Response:
-    """Delete a vector store; the files that were in it stay."""
+    """Delete a vector store.
+
+    The files that were in it are kept.
+    """
     principal, service = await store_caller(request)
     store_id = store_id_of(request)
     await service.delete(principal.account, store_id)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 from starlette.requests import Request
@@ -49,7 +49,19 @@ _EventTypes = Annotated[
 
 
 class NewWebhookEndpoint(WireModel):
-    """An endpoint to be created, and the types of events that it receives."""
+    """An endpoint to be created, and the types of events that it receives.
+
+    Args:
+        name: a name for the endpoint.
+        url: the HTTPS address that events are sent to.
+        event_types: the types of events to send.
+    """
+
+    example: ClassVar[dict[str, Any]] = {
+        "name": "batches",
+        "url": "https://example.com/hook",
+        "event_types": ["batch.completed"],
+    }
 
     name: _EndpointName
     url: _Url
@@ -57,7 +69,15 @@ class NewWebhookEndpoint(WireModel):
 
 
 class WebhookEndpointChange(WireModel):
-    """A change of an endpoint; an empty body enables it again."""
+    """A change of an endpoint; an empty body enables it again.
+
+    Args:
+        name: the new name.
+        url: the new address.
+        event_types: the new types of events.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"name": "batches"}
 
     name: _EndpointName | None = None
     url: _Url | None = None
@@ -65,13 +85,25 @@ class WebhookEndpointChange(WireModel):
 
 
 class SecretRotation(WireModel):
-    """Whether the old secret also signs for 24 hours."""
+    """Whether the old secret also signs for 24 hours.
+
+    Args:
+        keep_old_secret_active_for_24_hours: whether events are also signed with the old secret for 24 hours.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"keep_old_secret_active_for_24_hours": True}
 
     keep_old_secret_active_for_24_hours: bool = False
 
 
 class WebhookTest(WireModel):
-    """The type of the sample event."""
+    """The type of the sample event.
+
+    Args:
+        event_type: the type of the sample event.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"event_type": "batch.completed"}
 
     event_type: EventType
 
@@ -105,7 +137,10 @@ class EventTypes(TypedDict):
 
 @answers(_NEW, body=NewWebhookEndpoint)
 async def create_endpoint(request: Request) -> Response:
-    """Create an endpoint; its signing secret is shown in this answer alone."""
+    """Create a webhook endpoint.
+
+    Only this answer contains the signing secret.
+    """
     principal, store = await _caller(request)
     body = await parse_body(await request.body(), NewWebhookEndpoint)
     _check_url(request, body.url)
@@ -119,7 +154,10 @@ async def create_endpoint(request: Request) -> Response:
 
 @answers(Page, of=_OBJECT, query=PageQuery)
 async def list_endpoints(request: Request) -> Response:
-    """Return the account's endpoints, the newest first, in pages."""
+    """List webhook endpoints.
+
+    Newest first.
+    """
     principal, store = await _caller(request)
     query = parse_query(request, PageQuery)
     try:
@@ -131,7 +169,7 @@ async def list_endpoints(request: Request) -> Response:
 
 @answers(_OBJECT)
 async def retrieve_endpoint(request: Request) -> Response:
-    """Return an endpoint."""
+    """Retrieve a webhook endpoint."""
     principal, store = await _caller(request)
     with _finding(request) as endpoint_id:
         return json_response(endpoint_to_wire(await store.find(principal.account, endpoint_id)))
@@ -139,7 +177,10 @@ async def retrieve_endpoint(request: Request) -> Response:
 
 @answers(_OBJECT, body=WebhookEndpointChange)
 async def update_endpoint(request: Request) -> Response:
-    """Update an endpoint; one that was disabled after failing for days is enabled again."""
+    """Update a webhook endpoint.
+
+    Enables an endpoint again that was disabled after failing for days.
+    """
     principal, store = await _caller(request)
     body = await parse_body(await request.body() or b"{}", WebhookEndpointChange)
     if body.url is not None:
@@ -158,7 +199,10 @@ async def update_endpoint(request: Request) -> Response:
 
 @answers(Deleted)
 async def delete_endpoint(request: Request) -> Response:
-    """Delete an endpoint; events that it has not acknowledged are no longer sent."""
+    """Delete a webhook endpoint.
+
+    Events that it has not acknowledged are no longer sent.
+    """
     principal, store = await _caller(request)
     with _finding(request) as endpoint_id:
         await store.delete(principal.account, endpoint_id, by=actor_of(principal))
@@ -167,7 +211,10 @@ async def delete_endpoint(request: Request) -> Response:
 
 @answers(_NEW, body=SecretRotation)
 async def rotate_secret(request: Request) -> Response:
-    """Give an endpoint a new signing secret, which is shown in this answer alone."""
+    """Rotate the signing secret of a webhook endpoint.
+
+    Only this answer contains the new secret.
+    """
     principal, store = await _caller(request)
     body = await parse_body(await request.body() or b"{}", SecretRotation)
     with _finding(request) as endpoint_id:
@@ -178,7 +225,10 @@ async def rotate_secret(request: Request) -> Response:
 
 @answers("openai.types.webhooks.WebhookEndpointTestResult", body=WebhookTest)
 async def test_endpoint(request: Request) -> Response:
-    """Send a sample event to an endpoint once; return the status of its answer."""
+    """Send a sample event to a webhook endpoint.
+
+    Returns the status that the endpoint answered with.
+    """
     services = services_of(request)
     async with admitted(request, Operation.WEBHOOKS) as (principal, _):
         body = await parse_body(await request.body(), WebhookTest)
@@ -205,7 +255,7 @@ async def test_endpoint(request: Request) -> Response:
 
 @answers(EventTypes)
 async def list_event_types(request: Request) -> Response:
-    """Return the types of events that endpoints can receive."""
+    """List the types of webhook events."""
     await caller(request, Operation.WEBHOOKS)
     listed: EventTypes = {"object": "list", "data": list(EVENT_TYPES)}
     return json_response(listed)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, LiteralString
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Tag
 from pydantic_core import PydanticCustomError
 
 MAX_STOP_SEQUENCES = 4
@@ -156,33 +156,67 @@ def _check_metadata(pairs: dict[str, Any]) -> dict[str, Any]:
     return pairs
 
 
-ModelId = Annotated[str, Field(min_length=1, max_length=256)]
-Temperature = Annotated[float, Field(ge=0, le=2)]
-TopP = Annotated[float, Field(ge=0, le=1)]
+ModelId = Annotated[str, Field(min_length=1, max_length=256, description="The id of the model.")]
+Temperature = Annotated[
+    float, Field(ge=0, le=2, description="How random the text is; 0 always takes the most likely token.")
+]
+TopP = Annotated[
+    float, Field(ge=0, le=1, description="Samples among the most likely tokens that together have this probability.")
+]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
-Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
-NumChoices = Annotated[int, Field(ge=1, le=128)]
+Seed = Annotated[
+    int, Field(ge=-(2**63), le=2**63 - 1, description="Requests with the same seed and input get the same text.")
+]
+NumChoices = Annotated[int, Field(ge=1, le=128, description="How many answers to generate.")]
 MaxTokens = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=NAME_PATTERN)]
 Stop = Annotated[
     Annotated[str, Tag("?string")]
     | Annotated[list[str], Field(fail_fast=True, max_length=MAX_STOP_SEQUENCES), Tag("?array of strings")],
     AfterValidator(_check_stop),
+    Field(description="A text, or up to four, at which the answer ends."),
 ]
-LogitBias = Annotated[dict[str, Any], AfterValidator(_check_logit_bias)]
-Metadata = Annotated[dict[str, Any], AfterValidator(_check_metadata)]
-
-
-CacheKey = Annotated[str, Field(max_length=1024)]
-CacheRetention = Literal["in_memory", "24h"]
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-SafetyIdentifier = Annotated[str, Field(max_length=64)]
-ServiceTier = Literal["auto", "default", "flex", "scale", "priority", "fast"]
-TopLogprobs = Annotated[int, Field(ge=0, le=20)]
+LogitBias = Annotated[
+    dict[str, Any],
+    AfterValidator(_check_logit_bias),
+    Field(description="Token ids with a number from -100 to 100, which makes each token less or more likely."),
+]
+Metadata = Annotated[
+    dict[str, Any],
+    AfterValidator(_check_metadata),
+    Field(description="Up to 16 keys with texts of your own, which are returned unchanged."),
+]
+CacheKey = Annotated[
+    str,
+    Field(max_length=1024, description="Requests with the same key go to the same replica, whose cache they share."),
+]
+CacheRetention = Annotated[Literal["in_memory", "24h"], Field(description="Accepted for compatibility; has no effect.")]
+Ignored = Annotated[dict[str, Any], Field(description="Accepted for compatibility; has no effect.")]
+Refused = Annotated[Any, Field(json_schema_extra={"refused": True})]
+"""A known field that is refused when it is set. The OpenAPI document leaves it out."""
+Effort = Annotated[
+    Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"],
+    Field(description="How much the model reasons before it answers, if it can reason."),
+]
+SafetyIdentifier = Annotated[str, Field(max_length=64, description="Accepted for compatibility; has no effect.")]
+User = Annotated[str, Field(description="Accepted for compatibility; has no effect.")]
+ServiceTier = Annotated[
+    Literal["auto", "default", "flex", "scale", "priority", "fast"],
+    Field(description="The request's priority: `flex` waits for others, `priority` goes first where a key may use it."),
+]
+TopLogprobs = Annotated[
+    int, Field(ge=0, le=20, description="How many of the most likely tokens to return at each place.")
+]
 
 
 class StreamOptions(WireModel):
-    """What a stream contains besides the answer."""
+    """What a stream contains besides the answer.
+
+    Args:
+        include_usage: adds a last chunk with the token usage of the whole request.
+        continuous_usage_stats: adds the usage so far to every chunk; needs `include_usage`.
+        include_obfuscation: accepted for compatibility; streams have no padding.
+    """
 
     include_usage: bool | None = False
     continuous_usage_stats: bool | None = False
@@ -211,7 +245,13 @@ _Cursor = Annotated[str | None, AfterValidator(lambda cursor: cursor or None)]
 
 
 class PageQuery(WireModel):
-    """The query of a list in pages: newest first, unless `order` is "asc"."""
+    """The query of a list in pages: newest first, unless `order` is "asc".
+
+    Args:
+        limit: how many objects to return.
+        order: `desc` for newest first, `asc` for oldest first.
+        after: the id of the last object of the previous page.
+    """
 
     limit: Annotated[int, Field(ge=1, le=100)] = 20
     order: Literal["asc", "desc"] = "desc"
@@ -224,68 +264,10 @@ class PageQuery(WireModel):
 
 
 class TwoWayQuery(PageQuery):
-    """The query of a list that can also be read backwards, before an item; `after` wins."""
+    """The query of a list that can also be read backwards, before an item; `after` wins.
+
+    Args:
+        before: the id of the first object of the following page, to read the list backwards.
+    """
 
     before: _Cursor = None
-
-
-MAX_INPUTS = 2048
-MAX_TOKEN_ID = 2**31 - 1
-
-
-def check_tokens(tokens: list[Any]) -> list[int]:
-    """Check that a list contains token ids, and return it."""
-    # A prompt may have a million of them: three passes in C are six times as fast as a validator for each.
-    if not tokens or (set(map(type, tokens)) == {int} and min(tokens) >= 0 and max(tokens) <= MAX_TOKEN_ID):
-        return tokens
-    index = next(i for i, token in enumerate(tokens) if type(token) is not int or not 0 <= token <= MAX_TOKEN_ID)
-    token, at = tokens[index], f"[{index}]"
-    if type(token) is not int:
-        raise refusal("invalid_type", "Invalid type for '{param}': expected an integer.", at)
-    is_above = token > 0
-    code: LiteralString = "integer_above_max_value" if is_above else "integer_below_min_value"
-    side, bound = ("above maximum", f"<= {MAX_TOKEN_ID}") if is_above else ("below minimum", ">= 0")
-    raise refusal(
-        code, f"Invalid '{{param}}': integer {side} value. Expected a value {bound}, but got {token} instead.", at
-    )
-
-
-def kind_of_input(value: Any) -> str:
-    """Return the tag of the `Input` that a value looks most like, by its first element."""
-    if not isinstance(value, list):
-        return "?string or array"
-    first = value[0] if value else ""
-    if isinstance(first, list):
-        return "?array of token arrays"
-    return "?array of strings" if isinstance(first, str) else "?array of tokens"
-
-
-Tokens = Annotated[list[Any], Field(min_length=1), AfterValidator(check_tokens)]
-Texts = Annotated[list[str], Field(fail_fast=True, min_length=1, max_length=MAX_INPUTS)]
-TokenArrays = Annotated[list[Tokens], Field(fail_fast=True, min_length=1, max_length=MAX_INPUTS)]
-Input = Annotated[
-    Annotated[str, Tag("?string or array")]
-    | Annotated[Texts, Tag("?array of strings")]
-    | Annotated[Tokens, Tag("?array of tokens")]
-    | Annotated[TokenArrays, Tag("?array of token arrays")],
-    Discriminator(kind_of_input),
-]
-
-
-def count_inputs(value: str | list[str] | list[int] | list[list[int]]) -> int:
-    """Return how many inputs there are."""
-    return 1 if isinstance(value, str) or isinstance(value[0], int) else len(value)
-
-
-def texts_in(value: str | list[str] | list[int] | list[list[int]]) -> list[str]:
-    """Return the inputs that are texts."""
-    if isinstance(value, str):
-        return [value]
-    return [item for item in value if isinstance(item, str)] if isinstance(value[0], str) else []
-
-
-def count_tokens(value: str | list[str] | list[int] | list[list[int]]) -> int:
-    """Return the number of tokens of the inputs: exact for tokens, an estimate for texts."""
-    if isinstance(value, str) or isinstance(value[0], str):
-        return estimate_tokens(texts_in(value))
-    return len(value) if isinstance(value[0], int) else sum(len(item) for item in value if isinstance(item, list))

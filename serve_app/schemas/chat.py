@@ -4,7 +4,7 @@ It has every field of OpenAI's current schema. Fields that would change the answ
 name; those that cannot change it are accepted and ignored.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import orjson
 from pydantic import Field, model_validator
@@ -13,12 +13,14 @@ from serve_app.schemas.base import (
     CacheKey,
     CacheRetention,
     Effort,
+    Ignored,
     LogitBias,
     MaxTokens,
     Metadata,
     ModelId,
     NumChoices,
     Penalty,
+    Refused,
     SafetyIdentifier,
     Seed,
     ServiceTier,
@@ -27,6 +29,7 @@ from serve_app.schemas.base import (
     Temperature,
     TopLogprobs,
     TopP,
+    User,
     check_stream_options,
     check_unsupported,
     clash,
@@ -36,13 +39,13 @@ from serve_app.schemas.base import (
     unsupported_value,
 )
 from serve_app.schemas.chat_dialect import DROPPED, ChatOptions, check_prompt_end, needs_rewrite, rewrite
-from serve_app.schemas.engine_options import REFUSED_IN_CHAT
 from serve_app.schemas.messages import IMAGE_TOKENS, Messages, check_conversation, num_images, texts_of
+from serve_app.schemas.refused_options import REFUSED_IN_CHAT
 from serve_app.schemas.structured_outputs import ResponseFormat, StructuralTagFormat, check_response_format
 from serve_app.schemas.tools import (
     AllowedToolsChoice,
+    ChatFunctionTool,
     FunctionName,
-    FunctionTool,
     LegacyFunctionCall,
     LegacyFunctions,
     NamedToolChoice,
@@ -58,7 +61,34 @@ _UNSUPPORTED = ("audio", "moderation", "web_search_options")
 
 
 class ChatRequest(ChatOptions):
-    """A request for a chat completion, within the bounds of the specification."""
+    """A request for a chat completion, within the bounds of the specification.
+
+    Args:
+        messages: the conversation so far, oldest message first.
+        stream: returns the answer as server-sent events while the model writes it.
+        max_tokens: the older name of `max_completion_tokens`. Send only one of the two.
+        max_completion_tokens: the max tokens of each answer, reasoning included. Left out, the model's context is the
+            bound.
+        presence_penalty: above 0, tokens that have appeared at all become less likely.
+        frequency_penalty: above 0, tokens become less likely the more often they have appeared.
+        logprobs: returns the log probability of each token of the answer.
+        response_format: the form that the answer must have: text, any JSON object, or JSON that fits a schema.
+        tools: the functions that the model may call.
+        tool_choice: `auto` lets the model decide, `none` forbids calls, `required` forces one. An object names a
+            function, or the functions that may be called.
+        parallel_tool_calls: whether one answer may contain several calls.
+        functions: the older name of `tools`.
+        function_call: the older name of `tool_choice`.
+        store: accepted for compatibility; chat completions are not stored.
+        prediction: accepted for compatibility; has no effect.
+        verbosity: accepted for compatibility; has no effect.
+        modalities: the kinds of output. Only `text` is supported.
+    """
+
+    example: ClassVar[dict[str, Any]] = {
+        "model": "manta/demo-chat",
+        "messages": [{"role": "user", "content": "What is a batch?"}],
+    }
 
     model: ModelId
     messages: Messages
@@ -87,20 +117,20 @@ class ChatRequest(ChatOptions):
     # Accepted, and of no effect on the answer.
     metadata: Metadata | None = None
     store: bool | None = False
-    user: str | None = None
+    user: User | None = None
     safety_identifier: SafetyIdentifier | None = None
     service_tier: ServiceTier | None = None
     prompt_cache_key: CacheKey | None = None
     prompt_cache_retention: CacheRetention | None = None
-    prompt_cache_options: dict[str, Any] | None = None
-    prediction: dict[str, Any] | None = None
+    prompt_cache_options: Ignored | None = None
+    prediction: Ignored | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
     modalities: Annotated[list[Literal["text", "audio"]], Field(fail_fast=True, max_length=2)] | None = None
 
     # Known, and refused when set.
-    audio: Any = None
-    moderation: Any = None
-    web_search_options: Any = None
+    audio: Refused = None
+    moderation: Refused = None
+    web_search_options: Refused = None
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -129,7 +159,9 @@ class ChatRequest(ChatOptions):
     def _holds_calls(self) -> bool:
         """Whether a call has to fit its schema: calls are forced, or a function is strict."""
         is_forced = self.tool_choice not in (None, "auto", "none") or isinstance(self.function_call, FunctionName)
-        return is_forced or any(isinstance(tool, FunctionTool) and tool.function.strict for tool in self.tools or ())
+        return is_forced or any(
+            isinstance(tool, ChatFunctionTool) and tool.function.strict for tool in self.tools or ()
+        )
 
     def _check_form_beside_tools(self) -> None:
         is_tag = isinstance(self.response_format, StructuralTagFormat)
@@ -159,7 +191,7 @@ class ChatRequest(ChatOptions):
         is_compiled = self._holds_calls or bool(self.forms())
         only = self.tool_choice.function.name if isinstance(self.tool_choice, NamedToolChoice) else None
         for index, tool in enumerate(self.tools or ()):
-            if isinstance(tool, FunctionTool):
+            if isinstance(tool, ChatFunctionTool):
                 function, strict = tool.function, bool(tool.function.strict)
                 is_held = strict or (is_compiled and only in (None, function.name))
                 at = f"tools[{index}].function.parameters"
@@ -196,7 +228,7 @@ class ChatRequest(ChatOptions):
         total = estimate_tokens(self.prompt_texts()) + _MESSAGE_TOKENS * (len(self.messages) + 1)
         total += IMAGE_TOKENS * sum(map(num_images, self.messages))
         for tool in self.tools or ():
-            if isinstance(tool, FunctionTool):
+            if isinstance(tool, ChatFunctionTool):
                 total += len(orjson.dumps(tool.function.parameters)) // 4
                 total += estimate_tokens([tool.function.name, tool.function.description or ""])
         return total
@@ -212,7 +244,7 @@ class ChatRequest(ChatOptions):
         It consists of the cache key, the names of tools, the system message and the first user message.
         """
         pieces = [self.prompt_cache_key or self.session_id or ""]
-        pieces += [tool.function.name for tool in self.tools or () if isinstance(tool, FunctionTool)]
+        pieces += [tool.function.name for tool in self.tools or () if isinstance(tool, ChatFunctionTool)]
         for message in self.messages:
             pieces.extend(text[:AFFINITY_CHARS] for text in texts_of(message))
             if message.role == "user" or sum(map(len, pieces)) >= AFFINITY_CHARS:

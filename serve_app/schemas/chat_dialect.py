@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import orjson
 from pydantic import AfterValidator, Field
 
-from serve_app.schemas.base import SMALLEST_TEMPERATURE, SMALLEST_TOP_P, clash, refusal
-from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, REFUSED_IN_CHAT, GenerationOptions
+from serve_app.schemas.base import SMALLEST_TEMPERATURE, SMALLEST_TOP_P, Refused, clash, refusal
+from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, GenerationOptions
 from serve_app.schemas.messages import AssistantMessage, Message
+from serve_app.schemas.refused_options import REFUSED_IN_CHAT
 from serve_app.schemas.structured_outputs import rewrite_form
 from serve_app.validation.body import is_json_object
 
@@ -104,7 +105,17 @@ def check_prompt_end(continues_message: bool | None, adds_prompt: bool | None) -
 
 
 class ChatOptions(GenerationOptions):
-    """vLLM's options of a chat: for its template, and for what the answer shows."""
+    """vLLM's options of a chat: for its template, and for what the answer shows.
+
+    Args:
+        add_generation_prompt: `false` leaves out the end of the prompt that asks for an answer.
+        continue_final_message: the answer continues the last message; not with `add_generation_prompt`.
+        echo: the answer begins with the last message, if that has the role of the answer.
+        documents: documents for chat templates that support them.
+        chat_template_kwargs: arguments of the model's chat template, such as `enable_thinking`.
+        include_reasoning: `false` hides the reasoning; its tokens still count.
+        return_prompt_text: returns `prompt_text`, the prompt that the chat template created.
+    """
 
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
@@ -115,9 +126,9 @@ class ChatOptions(GenerationOptions):
     return_prompt_text: bool | None = None
 
     # Known, and refused when set.
-    chat_template: Any = None
-    media_io_kwargs: Any = None
-    return_assistant_tokens_mask: Any = None
+    chat_template: Refused = None
+    media_io_kwargs: Refused = None
+    return_assistant_tokens_mask: Refused = None
 
     def template_texts(self) -> list[str]:
         """Return the texts, besides the messages, that the template may put into the prompt."""

@@ -1,6 +1,6 @@
 """The body of POST /v1/completions, which came before chat, and the chunks of its stream."""
 
-from typing import Annotated, Any, Literal, NotRequired, Self
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, Self
 
 import orjson
 from pydantic import Field, model_validator
@@ -9,24 +9,24 @@ from typing_extensions import TypedDict
 from serve_app.schemas.base import (
     SMALLEST_TEMPERATURE,
     SMALLEST_TOP_P,
-    Input,
     LogitBias,
     ModelId,
     NumChoices,
     Penalty,
+    Refused,
     Seed,
     Stop,
     StreamOptions,
     Temperature,
     TopP,
+    User,
     check_stream_options,
-    count_inputs,
-    count_tokens,
     refusal,
-    texts_in,
     unsupported,
 )
-from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, REFUSED_IN_COMPLETIONS, GenerationOptions
+from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, GenerationOptions
+from serve_app.schemas.inputs import Input, count_inputs, count_tokens, texts_in
+from serve_app.schemas.refused_options import REFUSED_IN_COMPLETIONS
 from serve_app.schemas.structured_outputs import ResponseFormat, check_response_format, rewrite_form
 
 AFFINITY_CHARS = 1024
@@ -37,7 +37,22 @@ _DROPPED = frozenset({"best_of", "suffix", "user", *NOT_FOR_THE_ENGINE, *REFUSED
 
 
 class CompletionRequest(GenerationOptions):
-    """A request to continue a text."""
+    """A request to continue a text.
+
+    Args:
+        prompt: the text to continue, several texts, or their tokens.
+        best_of: accepted if it is 1 or the value of `n`.
+        stream: returns the text as server-sent events while the model writes it.
+        max_tokens: the max tokens of each completion.
+        presence_penalty: above 0, tokens that have appeared at all become less likely.
+        frequency_penalty: above 0, tokens become less likely the more often they have appeared.
+        logprobs: returns the log probabilities of this number of most likely tokens at each place.
+        echo: the text begins with the prompt.
+        suffix: not supported; only an empty string is accepted.
+        response_format: the form that the text must have: text, any JSON object, or JSON that fits a schema.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"model": "manta/demo-chat", "prompt": "Once upon a time", "max_tokens": 16}
 
     model: ModelId
     prompt: Input
@@ -57,10 +72,10 @@ class CompletionRequest(GenerationOptions):
     seed: Seed | None = None
     suffix: str | None = None
     response_format: ResponseFormat | None = None
-    user: str | None = None
+    user: User | None = None
 
     # Known, and refused when set.
-    prompt_embeds: Any = None
+    prompt_embeds: Refused = None
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -151,7 +166,7 @@ class CompletionRequest(GenerationOptions):
         return orjson.dumps(body)
 
 
-class CompletionChoice(TypedDict):
+class CompletionChunkChoice(TypedDict):
     """A piece of one choice."""
 
     index: int
@@ -169,5 +184,5 @@ class CompletionChunk(TypedDict):
     object: Literal["text_completion"]
     created: int
     model: str
-    choices: list[CompletionChoice]
+    choices: list[CompletionChunkChoice]
     usage: NotRequired[dict[str, Any] | None]

@@ -1,13 +1,15 @@
 """The body of POST /v1/embeddings, and its answer."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import orjson
 from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
-from serve_app.schemas.base import Input, ModelId, count_tokens, empty_string, refusal, texts_in
-from serve_app.schemas.engine_options import REFUSED_IN_EMBEDDINGS, PromptOptions, check_refused
+from serve_app.schemas.base import ModelId, Refused, User, empty_string, refusal
+from serve_app.schemas.engine_options import PromptOptions
+from serve_app.schemas.inputs import Input, count_tokens, texts_in
+from serve_app.schemas.refused_options import REFUSED_IN_EMBEDDINGS, check_refused
 
 MAX_TOKENS = 300_000
 
@@ -15,22 +17,33 @@ _DROPPED = frozenset({"cache_salt", *REFUSED_IN_EMBEDDINGS})
 
 
 class EmbeddingRequest(PromptOptions):
-    """Texts, or tokens in their place, to be turned into vectors."""
+    """Texts, or tokens in their place, to be turned into vectors.
+
+    Args:
+        input: the text to embed, several texts, or their tokens. The answer has one vector for each.
+        encoding_format: `float` returns lists of numbers, `base64` the bytes of float32 numbers.
+        dimensions: the length of the vectors, for models that can shorten them.
+        use_activation: `false` returns the model's raw vectors, which mostly do not have length 1.
+        embed_dtype: the type of the numbers in base64.
+        endianness: the byte order of the numbers in base64.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"model": "all-minilm-l6-v2", "input": ["one text", "another"]}
 
     use_activation: bool | None = None
     embed_dtype: Literal["float32", "float16", "bfloat16", "fp8_e4m3", "fp8_e5m2"] | None = None
     endianness: Literal["native", "big", "little"] | None = None
 
     # Known, and refused when set.
-    messages: Any = None
-    padding: Any = None
-    priority: Any = None
+    messages: Refused = None
+    padding: Refused = None
+    priority: Refused = None
 
     model: ModelId
     input: Input
     encoding_format: Literal["float", "base64"] | None = "float"
     dimensions: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
-    user: str | None = None
+    user: User | None = None
 
     @model_validator(mode="after")
     def _check_input(self) -> Self:

@@ -1,7 +1,6 @@
-"""vLLM's own options of a request, with the bounds that this service sets, and those that it refuses.
+"""vLLM's own options of a request, with the bounds that this service sets.
 
-`docs/guides/options.md` names every field. Most refused options would let one account harm another. Nothing here reads
-a tokenizer: the engine checks whether a token exists.
+`docs/guides/options.md` names every field. Nothing here reads a tokenizer: the engine checks whether a token exists.
 """
 
 from collections.abc import Mapping
@@ -9,7 +8,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from serve_app.schemas.base import OperationRequest, WireModel, check_string, check_tokens, only_when, refusal
+from serve_app.schemas.base import OperationRequest, Refused, WireModel, check_string, only_when, refusal
+from serve_app.schemas.inputs import OF_INTEGERS, check_tokens
+from serve_app.schemas.refused_options import check_refused
 from serve_app.schemas.structured_outputs import (
     GUIDED,
     Choice,
@@ -20,52 +21,6 @@ from serve_app.schemas.structured_outputs import (
     check_one_form,
     needs_translation,
 )
-
-_ENGINE_INSIDE = "it reaches into the engine, which all accounts share"
-_ANY_MEMORY = "it could take any amount of the engine's memory, which all accounts share"
-_RENDER_ONLY = "no answer of this endpoint would show it"
-REFUSED: Mapping[str, tuple[Any, str]] = {
-    "use_beam_search": (False, "the engine keeps no order of priorities for it, nor the limits of a key"),
-    "length_penalty": (1.0, "it only means something in a beam search, which is not offered"),
-    "kv_transfer_params": (None, _ENGINE_INSIDE),
-    "ec_transfer_params": (None, _ENGINE_INSIDE),
-    "vllm_xargs": (None, _ENGINE_INSIDE),
-    "request_id": (None, "the service numbers requests itself"),
-    "mm_processor_kwargs": (None, _ANY_MEMORY),
-    "guided_decoding_backend": (None, "the model's configuration names the compiler of grammars"),
-    "guided_whitespace_pattern": (None, "the model's configuration says which white space JSON has"),
-    "routed_experts_prompt_start": (0, _RENDER_ONLY),
-    "return_token_offsets": (False, _RENDER_ONLY),
-    "mm_payload": ("tensors", _RENDER_ONLY),
-    "return_mm_kwargs": (None, _RENDER_ONLY),
-    "watermarking": (None, "the model's configuration says which answers have a watermark"),
-}
-"""Refused fields of all requests: the value that has no effect, and why any other is refused."""
-REFUSED_IN_CHAT: Mapping[str, tuple[Any, str]] = {
-    **REFUSED,
-    "chat_template": (None, "templates are programs. Send 'chat_template_kwargs' to the model's own template"),
-    "media_io_kwargs": (None, _ANY_MEMORY),
-    "return_assistant_tokens_mask": (False, _RENDER_ONLY),
-}
-REFUSED_IN_COMPLETIONS: Mapping[str, tuple[Any, str]] = {**REFUSED, "prompt_embeds": (None, _ENGINE_INSIDE)}
-REFUSED_IN_EMBEDDINGS: Mapping[str, tuple[Any, str]] = {
-    name: REFUSED[name] for name in ("request_id", "mm_processor_kwargs")
-} | {
-    "messages": (None, "only texts and tokens are embedded. Send them as 'input'"),
-    "padding": ("do_not_pad", "every input would take the model's whole context"),
-    "priority": (0, "embeddings are not put in an order"),
-}
-
-
-def check_refused(request: WireModel, refused: Mapping[str, tuple[Any, str]]) -> None:
-    """Check that refused fields are left out, or have the value that has no effect."""
-    for name in request.model_fields_set & refused.keys():
-        value, (harmless, reason) = getattr(request, name), refused[name]
-        if value is not None and value != harmless:
-            raise refusal(
-                "unsupported_parameter", f"Unsupported parameter: '{{param}}' is not supported: {reason}.", name
-            )
-
 
 MAX_STOP_TOKENS = 128
 MAX_ALLOWED_TOKENS = 32_768
@@ -107,7 +62,13 @@ RepetitionSize = Annotated[int, Field(ge=0, le=MAX_REPETITION)]
 
 
 class RepetitionDetection(WireModel):
-    """Ends an answer that repeats a pattern: the pattern's size in tokens, and how often it comes in a row."""
+    """Ends an answer that repeats a pattern: the pattern's size in tokens, and how often it comes in a row.
+
+    Args:
+        max_pattern_size: the longest pattern to look for, in tokens; 0 turns the detection off.
+        min_pattern_size: the shortest pattern to look for, in tokens.
+        min_count: how often the pattern must come in a row.
+    """
 
     max_pattern_size: RepetitionSize = 0
     min_pattern_size: RepetitionSize = 0
@@ -129,7 +90,21 @@ class RepetitionDetection(WireModel):
 
 
 class SamplingOptions(OperationRequest):
-    """Which tokens a model may write, and when it stops."""
+    """Which tokens a model may write, and when it stops.
+
+    Args:
+        top_k: samples among this number of most likely tokens; 0 and -1 turn it off.
+        min_p: samples among tokens with at least this probability, relative to the most likely one.
+        repetition_penalty: above 1, tokens that came before become less likely.
+        min_tokens: the answer does not end before this many tokens.
+        ignore_eos: the answer continues past the model's own end, up to the max tokens.
+        stop_token_ids: tokens that end the answer.
+        include_stop_str_in_output: keeps the stop sequence in the text.
+        bad_words: words that are never written.
+        allowed_token_ids: the only tokens that may be written.
+        skip_special_tokens: `false` shows special tokens in the text.
+        spaces_between_special_tokens: `false` shows special tokens without spaces in between.
+    """
 
     top_k: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -138,13 +113,23 @@ class SamplingOptions(OperationRequest):
     ) = None
     min_tokens: Count | None = None
     ignore_eos: bool | None = None
-    stop_token_ids: Annotated[list[Any], Field(max_length=MAX_STOP_TOKENS), AfterValidator(check_tokens)] | None = None
+    stop_token_ids: (
+        Annotated[
+            list[Any], Field(max_length=MAX_STOP_TOKENS, json_schema_extra=OF_INTEGERS), AfterValidator(check_tokens)
+        ]
+        | None
+    ) = None
     include_stop_str_in_output: bool | None = None
     bad_words: (
         Annotated[list[str], Field(fail_fast=True, max_length=MAX_BAD_WORDS), AfterValidator(_check_words)] | None
     ) = None
     allowed_token_ids: (
-        Annotated[list[Any], Field(min_length=1, max_length=MAX_ALLOWED_TOKENS), AfterValidator(check_tokens)] | None
+        Annotated[
+            list[Any],
+            Field(min_length=1, max_length=MAX_ALLOWED_TOKENS, json_schema_extra=OF_INTEGERS),
+            AfterValidator(check_tokens),
+        ]
+        | None
     ) = None
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
@@ -165,7 +150,14 @@ class SamplingOptions(OperationRequest):
 
 
 class PromptOptions(OperationRequest):
-    """How a prompt becomes tokens, and which cache keeps them."""
+    """How a prompt becomes tokens, and which cache keeps them.
+
+    Args:
+        truncate_prompt_tokens: cuts a longer prompt to this many tokens; -1 cuts it to what the model's context allows.
+        truncation_side: the side that is cut off; `left` keeps the end of the prompt.
+        add_special_tokens: whether the tokenizer adds its special tokens.
+        cache_salt: a separate prefix cache within the account's own.
+    """
 
     truncate_prompt_tokens: Truncation | None = None
     truncation_side: Literal["left", "right"] | None = None
@@ -173,8 +165,8 @@ class PromptOptions(OperationRequest):
     cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
 
     # Known, and refused when set.
-    request_id: Any = None
-    mm_processor_kwargs: Any = None
+    request_id: Refused = None
+    mm_processor_kwargs: Refused = None
 
     def count_cut(self, num_tokens: int, num_prompts: int, max_model_len: int) -> int:
         """Return how many of the `num_tokens` of the prompts are cut off, 0 where prompts are not truncated."""
@@ -185,11 +177,29 @@ class PromptOptions(OperationRequest):
 
 
 class GenerationOptions(SamplingOptions, PromptOptions):
-    """vLLM's options that chat and completions share."""
+    """vLLM's options that chat and completions share.
+
+    Args:
+        thinking_token_budget: reasoning ends after this many tokens; -1 is no limit.
+        logprob_token_ids: tokens whose log probabilities are returned at every place; needs `logprobs`.
+        prompt_logprobs: returns the log probabilities of this number of most likely tokens at each place of the prompt.
+        return_token_ids: returns the tokens of the prompt and of each choice.
+        return_tokens_as_token_ids: log probabilities name tokens as `token_id:7`.
+        stream_interval: how many tokens each chunk of a stream has.
+        priority: from 1 on, the request waits for all requests of priority 0; higher is later.
+        session_id: requests of one session go to the same replica, whose cache has their prefix.
+        guided_json: the older name of `structured_outputs.json`.
+        guided_regex: the older name of `structured_outputs.regex`.
+        guided_choice: the older name of `structured_outputs.choice`.
+        guided_grammar: the older name of `structured_outputs.grammar`.
+    """
 
     thinking_token_budget: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = None
     logprob_token_ids: (
-        Annotated[list[Any], Field(max_length=MAX_LOGPROB_TOKENS), AfterValidator(check_tokens)] | None
+        Annotated[
+            list[Any], Field(max_length=MAX_LOGPROB_TOKENS, json_schema_extra=OF_INTEGERS), AfterValidator(check_tokens)
+        ]
+        | None
     ) = None
     prompt_logprobs: Annotated[int, Field(ge=0, le=MAX_PROMPT_LOGPROBS)] | None = None
     return_token_ids: bool | None = None
@@ -204,18 +214,18 @@ class GenerationOptions(SamplingOptions, PromptOptions):
     guided_grammar: Grammar | None = None
 
     # Known, and refused when set.
-    use_beam_search: Any = None
-    length_penalty: Any = None
-    kv_transfer_params: Any = None
-    ec_transfer_params: Any = None
-    vllm_xargs: Any = None
-    guided_decoding_backend: Any = None
-    guided_whitespace_pattern: Any = None
-    routed_experts_prompt_start: Any = None
-    return_token_offsets: Any = None
-    mm_payload: Any = None
-    return_mm_kwargs: Any = None
-    watermarking: Any = None
+    use_beam_search: Refused = None
+    length_penalty: Refused = None
+    kv_transfer_params: Refused = None
+    ec_transfer_params: Refused = None
+    vllm_xargs: Refused = None
+    guided_decoding_backend: Refused = None
+    guided_whitespace_pattern: Refused = None
+    routed_experts_prompt_start: Refused = None
+    return_token_offsets: Refused = None
+    mm_payload: Refused = None
+    return_mm_kwargs: Refused = None
+    watermarking: Refused = None
 
     def forms(self) -> list[str]:
         """Return the names of the fields that set the answer's form."""

@@ -1,6 +1,6 @@
 """The options of a search over files: conditions on their attributes, and how results are ranked."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, Tag, model_validator
 
@@ -42,7 +42,13 @@ def _check_value(value: Any) -> Any:
 
 
 class ComparisonFilter(WireModel):
-    """A condition on one attribute; files without it meet only 'ne' and 'nin'."""
+    """A condition on one attribute; files without it meet only 'ne' and 'nin'.
+
+    Args:
+        type: how the attribute is compared: equal, not equal, greater, less, in a list or not in it.
+        key: the name of the attribute.
+        value: the value to compare with; a list with `in` and `nin`.
+    """
 
     type: Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
     key: Key
@@ -59,7 +65,12 @@ class ComparisonFilter(WireModel):
 
 
 class CompoundFilter(WireModel):
-    """Conditions: all must hold, or one."""
+    """Conditions: all must hold, or one.
+
+    Args:
+        type: `and` if all filters must hold, `or` if one is enough.
+        filters: the filters to combine.
+    """
 
     type: Literal["and", "or"]
     filters: Annotated[list["Filter"], Field(fail_fast=True, min_length=1, max_length=MAX_FILTERS)]
@@ -88,7 +99,12 @@ Filters = Annotated[Filter, BeforeValidator(_check_extent)]
 
 
 class HybridWeights(WireModel):
-    """The weights of meaning and words in the ranking."""
+    """The weights of meaning and words in the ranking.
+
+    Args:
+        embedding_weight: the weight of the meaning of a passage.
+        text_weight: the weight of the words that a passage shares with the query.
+    """
 
     embedding_weight: Weight
     text_weight: Weight
@@ -101,7 +117,12 @@ class HybridWeights(WireModel):
 
 
 class RankingOptions(WireModel):
-    """How results are ranked; 'none' ranks by meaning alone, and its scores are cosines."""
+    """How results are ranked; 'none' ranks by meaning alone, and its scores are cosines.
+
+    Args:
+        ranker: `auto` ranks by meaning and words, `none` by meaning alone.
+        score_threshold: leaves out results with a lower score.
+    """
 
     ranker: Literal["none", "auto", "default-2024-11-15"] | None = None
     score_threshold: Share | None = None
@@ -129,7 +150,16 @@ Attributes = Annotated[dict[str, Any], AfterValidator(_check_attributes)]
 
 
 class SearchRequest(WireModel):
-    """The body of POST /v1/vector_stores/{id}/search."""
+    """The body of POST /v1/vector_stores/{id}/search.
+
+    Args:
+        query: the text to search for, or several.
+        filters: searches only files whose attributes fulfil these conditions.
+        max_num_results: how many results to return at most.
+        rewrite_query: only `false` is supported: queries are searched as they are.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"query": "How many days off do I have?"}
 
     query: (
         Annotated[str, Field(min_length=1, max_length=8192), Tag("?string")]

@@ -24,13 +24,21 @@ def _check_image_url(url: str) -> str:
 
 
 class PromptCacheBreakpoint(WireModel):
-    """OpenAI's mark for the end of a reusable prefix; ignored, as the cache here finds prefixes itself."""
+    """OpenAI's mark for the end of a reusable prefix; ignored, as the cache here finds prefixes itself.
+
+    Args:
+        mode: accepted for compatibility; has no effect.
+    """
 
     mode: Literal["explicit"] | None = None
 
 
 class TextPart(WireModel):
-    """Text."""
+    """Text.
+
+    Args:
+        text: the text.
+    """
 
     type: Literal["text"]
     text: str
@@ -38,7 +46,12 @@ class TextPart(WireModel):
 
 
 class ImageUrl(WireModel):
-    """An image, carried in its URL."""
+    """An image, carried in its URL.
+
+    Args:
+        url: the image as a data URL, for example `data:image/png;base64,...`.
+        detail: accepted for compatibility; has no effect.
+    """
 
     url: Annotated[str, AfterValidator(_check_image_url)]
     detail: Literal["auto", "low", "high"] | None = None
@@ -53,14 +66,22 @@ class ImagePart(WireModel):
 
 
 class RefusalPart(WireModel):
-    """The assistant declined to answer."""
+    """The assistant declined to answer.
+
+    Args:
+        refusal: the text with which the assistant declined.
+    """
 
     type: Literal["refusal"]
     refusal: str
 
 
 class UnsupportedPart(WireModel):
-    """A part that OpenAI supports and no model here can read."""
+    """A part that OpenAI supports and no model here can read.
+
+    Args:
+        type: not supported.
+    """
 
     type: Literal["input_audio", "file"]
 
@@ -79,7 +100,12 @@ Text = Annotated[str, Tag("?string")]
 
 
 class SystemMessage(WireModel):
-    """The developer's instructions, under the older of the two role names."""
+    """The developer's instructions, under the older of the two role names.
+
+    Args:
+        content: the instructions: a text, or text parts.
+        name: the author's name.
+    """
 
     role: Literal["system"]
     content: Text | TextParts
@@ -87,7 +113,12 @@ class SystemMessage(WireModel):
 
 
 class DeveloperMessage(WireModel):
-    """The developer's instructions."""
+    """The developer's instructions.
+
+    Args:
+        content: the instructions: a text, or text parts.
+        name: the author's name.
+    """
 
     role: Literal["developer"]
     content: Text | TextParts
@@ -95,7 +126,12 @@ class DeveloperMessage(WireModel):
 
 
 class UserMessage(WireModel):
-    """A message of the end user."""
+    """A message of the end user.
+
+    Args:
+        content: what the user says: a text, or parts with text and images.
+        name: the author's name.
+    """
 
     role: Literal["user"]
     content: Text | UserParts
@@ -103,14 +139,24 @@ class UserMessage(WireModel):
 
 
 class CalledFunction(WireModel):
-    """A function's name, and its arguments as the model wrote them, which may not be valid JSON."""
+    """A function's name, and its arguments as the model wrote them, which may not be valid JSON.
+
+    Args:
+        name: the function's name.
+        arguments: its arguments as JSON text, as the model wrote them.
+    """
 
     name: str = Field(min_length=1, max_length=64, pattern=NAME_PATTERN)
     arguments: str
 
 
 class ToolCall(WireModel):
-    """A call that the assistant made; `index` comes from streams, where clients forget to drop it."""
+    """A call that the assistant made; `index` comes from streams, where clients forget to drop it.
+
+    Args:
+        id: the id of the call, which its tool message refers to.
+        index: accepted from streams; has no effect.
+    """
 
     id: str = Field(min_length=1, max_length=256)
     type: Literal["function"]
@@ -119,7 +165,18 @@ class ToolCall(WireModel):
 
 
 class AssistantMessage(WireModel):
-    """A message of the model, with the fields of answers that clients send back unchanged."""
+    """A message of the model, with the fields of answers that clients send back unchanged.
+
+    Args:
+        content: what the model said. May be null if it called tools.
+        refusal: the text with which the model declined.
+        name: the author's name.
+        tool_calls: the calls that the model made. Each needs a tool message after this one.
+        reasoning: the model's reasoning, for chat templates that show it again.
+        reasoning_content: the older name of `reasoning`.
+        annotations: accepted from answers; has no effect.
+        audio: not supported.
+    """
 
     role: Literal["assistant"]
     content: Text | AssistantParts | None = None
@@ -134,7 +191,13 @@ class AssistantMessage(WireModel):
 
 
 class ToolMessage(WireModel):
-    """The result of a tool call."""
+    """The result of a tool call.
+
+    Args:
+        content: the output of the tool: a text, or text parts.
+        tool_call_id: the id of the call that this is the output of.
+        name: the tool's name.
+    """
 
     role: Literal["tool"]
     content: Text | UserParts
@@ -143,7 +206,12 @@ class ToolMessage(WireModel):
 
 
 class FunctionMessage(WireModel):
-    """The result of a function, in the form that tools replaced."""
+    """The result of a function, in the form that tools replaced.
+
+    Args:
+        content: the output of the function.
+        name: the function's name.
+    """
 
     role: Literal["function"]
     content: str | None

@@ -1,10 +1,11 @@
 """The body of POST /v1/moderations, and OpenAI's categories."""
 
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from serve_app.schemas.base import MAX_INPUTS, ModelId, OperationRequest, WireModel, refusal, unsupported_value
+from serve_app.schemas.base import ModelId, OperationRequest, WireModel, refusal, unsupported_value
+from serve_app.schemas.inputs import MAX_INPUTS
 
 MAX_CHARS = 1_000_000
 
@@ -27,7 +28,11 @@ CATEGORIES: tuple[Category, ...] = get_args(Category)
 
 
 class TextInput(WireModel):
-    """A text as a part of an input."""
+    """A text as a part of an input.
+
+    Args:
+        text: the text.
+    """
 
     type: Literal["text"]
     text: str
@@ -60,7 +65,14 @@ Input = Annotated[
 
 
 class ModerationRequest(OperationRequest):
-    """Texts to be judged: one, several, or one in parts."""
+    """Texts to be judged: one, several, or one in parts.
+
+    Args:
+        input: the text to judge, several texts, or one text in parts.
+        model: the moderation model. Left out, the service's default.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"input": "I like you."}
 
     input: Input
     model: ModelId | None = None

@@ -4,22 +4,24 @@ Both reach the engine in one dialect: `queries` and `documents` as lists of text
 """
 
 from abc import abstractmethod
-from typing import Annotated, Any, Literal, NotRequired, Self
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, Self
 
 import orjson
 from pydantic import Discriminator, Field, Tag, model_validator
 from typing_extensions import TypedDict
 
 from serve_app.schemas.base import (
-    MAX_INPUTS,
     ModelId,
     OperationRequest,
+    Refused,
+    User,
     WireModel,
     check_unsupported,
     empty_string,
     refusal,
 )
 from serve_app.schemas.engine_options import Truncation
+from serve_app.schemas.inputs import MAX_INPUTS
 
 MAX_INSTRUCTION_CHARS = 8192
 
@@ -28,7 +30,11 @@ _PAIRS = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), 
 
 
 class TextObject(WireModel):
-    """A text as an object."""
+    """A text as an object.
+
+    Args:
+        text: the text.
+    """
 
     text: str
 
@@ -54,6 +60,14 @@ class ScoringRequest(OperationRequest):
 
     Texts are cut at the model's context, or at `max_tokens_per_query` and `max_tokens_per_doc` where these are above 0.
     `use_activation` and `instruction` are for cross-encoders.
+
+    Args:
+        instruction: the task in words, for cross-encoders that take one.
+        max_tokens_per_doc: cuts each document to this many tokens; 0 is no limit.
+        max_tokens_per_query: cuts the query to this many tokens; 0 is no limit.
+        truncate_prompt_tokens: cuts query and document together to this many tokens; -1 cuts them to the model's
+            context.
+        use_activation: `false` returns a cross-encoder's raw scores.
     """
 
     model: ModelId
@@ -62,7 +76,7 @@ class ScoringRequest(OperationRequest):
     max_tokens_per_query: NumTokens | None = None
     truncate_prompt_tokens: Truncation | None = None
     use_activation: bool | None = None
-    user: str | None = None
+    user: User | None = None
 
     @abstractmethod
     def left_texts(self) -> list[str]:
@@ -82,7 +96,20 @@ class ScoringRequest(OperationRequest):
 
 
 class RerankRequest(ScoringRequest):
-    """A query, and the documents to be ranked by it."""
+    """A query, and the documents to be ranked by it.
+
+    Args:
+        query: the text to rank the documents by.
+        documents: the documents: texts, or objects with a `text`.
+        top_n: how many documents to return; 0 or left out returns all.
+        return_documents: whether results contain the documents' texts.
+    """
+
+    example: ClassVar[dict[str, Any]] = {
+        "model": "all-minilm-l6-v2",
+        "query": "a fruit",
+        "documents": ["an apple", "a car"],
+    }
 
     query: Text
     documents: Texts
@@ -90,8 +117,8 @@ class RerankRequest(ScoringRequest):
     return_documents: bool | None = True
 
     # Known, and refused when set.
-    rank_fields: Any = None
-    max_chunks_per_doc: Any = None
+    rank_fields: Refused = None
+    max_chunks_per_doc: Refused = None
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -116,7 +143,22 @@ class ScoreRequest(ScoringRequest):
     """Texts on the left and on the right, under one of vLLM's four pairs of names.
 
     Each text on the right is scored with the only text on the left, or with the one at the same index.
+
+    Args:
+        queries: the texts on the left: one, or one for each text on the right.
+        documents: the texts on the right, which are scored with `queries`.
+        items: another name of `documents`.
+        text_1: another name of `queries`, used with `text_2`.
+        text_2: another name of `documents`, used with `text_1`.
+        data_1: another name of `queries`, used with `data_2`.
+        data_2: another name of `documents`, used with `data_1`.
     """
+
+    example: ClassVar[dict[str, Any]] = {
+        "model": "all-minilm-l6-v2",
+        "queries": "a fruit",
+        "documents": ["an apple", "a car"],
+    }
 
     queries: TextOrTexts | None = None
     documents: TextOrTexts | None = None

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
-from serve_app.schemas.base import Name, WireModel, clash, refusal
+from serve_app.schemas.base import Name, Refused, WireModel, clash, refusal
 from serve_app.schemas.json_schema import MAX_ENUM_CHARS, MAX_ENUM_VALUES, check_json_schema, check_pattern
 from serve_app.schemas.lark import LarkRefused, is_lark, lark_to_ebnf
 from serve_app.validation.body import JsonRefused, parse_json
@@ -107,7 +107,17 @@ StructuralTag = Annotated[str, Field(max_length=MAX_TAG_CHARS), AfterValidator(_
 
 
 class StructuredOutputs(WireModel):
-    """The form of an answer: exactly one."""
+    """The form of an answer: exactly one.
+
+    Args:
+        schema_of_json: a JSON schema that the answer must fit, as an object or as text.
+        regex: a regular expression that the whole answer must match.
+        choice: the texts that the answer may be.
+        grammar: a grammar in EBNF or Lark that the answer must follow.
+        json_object: the answer is any JSON object.
+        structural_tag: text with structured parts, as xgrammar describes them in JSON.
+        disable_any_whitespace: accepted for compatibility; the model's configuration decides.
+    """
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -120,8 +130,8 @@ class StructuredOutputs(WireModel):
     disable_any_whitespace: bool | None = None
 
     # Known, and refused when set.
-    disable_additional_properties: Any = None
-    whitespace_pattern: Any = None
+    disable_additional_properties: Refused = None
+    whitespace_pattern: Refused = None
 
     @model_validator(mode="after")
     def _check_forms(self) -> "StructuredOutputs":
@@ -186,7 +196,14 @@ class JsonObjectFormat(WireModel):
 
 
 class NamedSchema(WireModel):
-    """A JSON schema with a name; `strict` asks for OpenAI's subset of schemas."""
+    """A JSON schema with a name; `strict` asks for OpenAI's subset of schemas.
+
+    Args:
+        name: a name for the schema.
+        description: what the answer is for.
+        definition: the JSON schema.
+        strict: keeps to OpenAI's subset of schemas, and refuses a schema outside of it.
+    """
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -196,7 +213,7 @@ class NamedSchema(WireModel):
     strict: bool | None = None
 
 
-class JsonSchemaFormat(WireModel):
+class ChatJsonSchemaFormat(WireModel):
     """JSON that follows a schema."""
 
     type: Literal["json_schema"]
@@ -204,7 +221,13 @@ class JsonSchemaFormat(WireModel):
 
 
 class Structure(WireModel):
-    """A part of an answer, between two texts, that is JSON of a schema."""
+    """A part of an answer, between two texts, that is JSON of a schema.
+
+    Args:
+        begin: the text before the structured part.
+        definition: the JSON schema of the part.
+        end: the text after it.
+    """
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -214,7 +237,13 @@ class Structure(WireModel):
 
 
 class StructuralTagFormat(WireModel):
-    """Text with structured parts, in xgrammar's `format` or in vLLM's older `structures` and `triggers`."""
+    """Text with structured parts, in xgrammar's `format` or in vLLM's older `structures` and `triggers`.
+
+    Args:
+        format: the form of the whole answer, as xgrammar describes it.
+        structures: the structured parts; needs `triggers`.
+        triggers: texts after which a structured part must follow.
+    """
 
     type: Literal["structural_tag"]
     format: dict[str, Any] | None = None
@@ -237,12 +266,12 @@ class StructuralTagFormat(WireModel):
 
 
 ResponseFormat = Annotated[
-    TextFormat | JsonObjectFormat | JsonSchemaFormat | StructuralTagFormat, Field(discriminator="type")
+    TextFormat | JsonObjectFormat | ChatJsonSchemaFormat | StructuralTagFormat, Field(discriminator="type")
 ]
 
 
 def check_response_format(wanted: ResponseFormat | None) -> None:
     """Check the JSON schema of a `response_format`, if it has one."""
-    if isinstance(wanted, JsonSchemaFormat):
+    if isinstance(wanted, ChatJsonSchemaFormat):
         schema = wanted.json_schema
         check_json_schema(schema.definition, "response_format.json_schema.schema", strict=bool(schema.strict))

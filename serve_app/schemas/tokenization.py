@@ -1,6 +1,6 @@
 """The bodies of POST /v1/tokenize and /v1/detokenize, and their answers, as vLLM has them."""
 
-from typing import Any, NotRequired, Self
+from typing import Any, ClassVar, NotRequired, Self
 
 import orjson
 from pydantic import model_validator
@@ -10,14 +10,16 @@ from serve_app.schemas.base import (
     Effort,
     ModelId,
     OperationRequest,
-    Tokens,
+    Refused,
+    User,
     check_unsupported,
     estimate_tokens,
     refusal,
 )
 from serve_app.schemas.chat_dialect import TemplateArguments, check_prompt_end, rewrite
+from serve_app.schemas.inputs import Tokens
 from serve_app.schemas.messages import Messages, check_conversation, num_images, texts_of
-from serve_app.schemas.tools import FunctionTool, Tools, check_parameters
+from serve_app.schemas.tools import ChatFunctionTool, Tools, check_parameters
 
 _CHAT_FIELDS = (
     "tools",
@@ -30,7 +32,20 @@ _UNSUPPORTED = ("chat_template", "media_io_kwargs", "mm_processor_kwargs")
 
 
 class TokenizeRequest(OperationRequest):
-    """A chat or a plain text to be tokenized."""
+    """A chat or a plain text to be tokenized.
+
+    Args:
+        prompt: a plain text to tokenize. Send either this or `messages`.
+        messages: a conversation to tokenize with the model's chat template.
+        tools: functions that the chat template shows to the model.
+        add_special_tokens: whether the tokenizer adds its special tokens.
+        add_generation_prompt: whether the prompt ends by asking for an answer.
+        continue_final_message: leaves the last message open, so that it can be continued.
+        chat_template_kwargs: arguments of the model's chat template.
+        return_token_strs: also returns each token as text.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"model": "manta/demo-chat", "prompt": "Hello, world."}
 
     model: ModelId
     prompt: str | None = None
@@ -42,12 +57,12 @@ class TokenizeRequest(OperationRequest):
     chat_template_kwargs: TemplateArguments | None = None
     reasoning_effort: Effort | None = None
     return_token_strs: bool | None = False
-    user: str | None = None
+    user: User | None = None
 
     # Known, and refused when set: templates are programs, and the others load what a chat here cannot hold.
-    chat_template: Any = None
-    media_io_kwargs: Any = None
-    mm_processor_kwargs: Any = None
+    chat_template: Refused = None
+    media_io_kwargs: Refused = None
+    mm_processor_kwargs: Refused = None
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -64,7 +79,7 @@ class TokenizeRequest(OperationRequest):
         check_conversation(self.messages)
         check_prompt_end(self.continue_final_message, self.add_generation_prompt)
         for index, tool in enumerate(self.tools or ()):
-            if isinstance(tool, FunctionTool):
+            if isinstance(tool, ChatFunctionTool):
                 check_parameters(tool.function.parameters, f"tools[{index}].function.parameters", is_compiled=False)
         return self
 
@@ -100,11 +115,17 @@ class TokenizeRequest(OperationRequest):
 
 
 class DetokenizeRequest(OperationRequest):
-    """Tokens to be turned into text."""
+    """Tokens to be turned into text.
+
+    Args:
+        tokens: the tokens to turn into text.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"model": "manta/demo-chat", "tokens": [72, 105]}
 
     model: ModelId
     tokens: Tokens
-    user: str | None = None
+    user: User | None = None
 
     def to_engine_body(self, raw: bytes) -> bytes:
         """Return the bytes that this was parsed from."""

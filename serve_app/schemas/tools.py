@@ -13,7 +13,14 @@ JsonSchema = dict[str, Any]
 
 
 class FunctionDefinition(WireModel):
-    """A function that the client runs when the model asks for it; `parameters` is a JSON schema."""
+    """A function that the client runs when the model asks for it; `parameters` is a JSON schema.
+
+    Args:
+        name: the function's name.
+        description: what the function does, for the model.
+        parameters: a JSON schema of the arguments, which are an object.
+        strict: makes the arguments always fit the schema.
+    """
 
     name: Name
     description: str | None = None
@@ -21,14 +28,14 @@ class FunctionDefinition(WireModel):
     strict: bool | None = None
 
 
-class FunctionTool(WireModel):
+class ChatFunctionTool(WireModel):
     """A tool that is a function."""
 
     type: Literal["function"]
     function: FunctionDefinition
 
 
-class CustomTool(WireModel):
+class ChatCustomTool(WireModel):
     """A tool with free-form input, which no model here can call."""
 
     type: Literal["custom"]
@@ -40,7 +47,11 @@ class CustomTool(WireModel):
 
 
 class FunctionName(WireModel):
-    """A function, by name."""
+    """A function, by name.
+
+    Args:
+        name: the function's name.
+    """
 
     name: Name
 
@@ -52,7 +63,7 @@ class NamedToolChoice(WireModel):
     function: FunctionName
 
 
-class AllowedFunction(FunctionName):
+class ChatAllowedFunction(FunctionName):
     """A function, by name; clients may send its whole definition again."""
 
     model_config = ConfigDict(extra="ignore")
@@ -62,11 +73,16 @@ class AllowedTool(WireModel):
     """A tool that may be called."""
 
     type: Literal["function"]
-    function: AllowedFunction
+    function: ChatAllowedFunction
 
 
-class AllowedTools(WireModel):
-    """The tools that may be called."""
+class ChatAllowedTools(WireModel):
+    """The tools that may be called.
+
+    Args:
+        mode: `required` forces one of the calls, `auto` lets the model decide.
+        tools: the functions that may be called.
+    """
 
     mode: Literal["auto", "required"]
     tools: Annotated[list[AllowedTool], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
@@ -76,11 +92,17 @@ class AllowedToolsChoice(WireModel):
     """The model may call some of the tools."""
 
     type: Literal["allowed_tools"]
-    allowed_tools: AllowedTools
+    allowed_tools: ChatAllowedTools
 
 
 class LegacyFunction(WireModel):
-    """A function, in the form that tools replaced."""
+    """A function, in the form that tools replaced.
+
+    Args:
+        name: the function's name.
+        description: what the function does, for the model.
+        parameters: a JSON schema of the arguments, which are an object.
+    """
 
     name: Name
     description: str | None = None
@@ -88,13 +110,13 @@ class LegacyFunction(WireModel):
 
 
 Tools = Annotated[
-    list[Annotated[FunctionTool | CustomTool, Field(discriminator="type")]],
+    list[Annotated[ChatFunctionTool | ChatCustomTool, Field(discriminator="type")]],
     Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS),
 ]
 ToolChoice = (
     Annotated[Literal["none", "auto", "required"], Tag("?string")]
     | Annotated[
-        Annotated[NamedToolChoice | AllowedToolsChoice | CustomTool, Field(discriminator="type")], Tag("?object")
+        Annotated[NamedToolChoice | AllowedToolsChoice | ChatCustomTool, Field(discriminator="type")], Tag("?object")
     ]
 )
 LegacyFunctions = Annotated[list[LegacyFunction], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
@@ -121,7 +143,7 @@ def check_parameters(parameters: JsonSchema | None, at: str, *, strict: bool = F
     check_json_schema(parameters, at, strict=strict, is_compiled=is_compiled)
 
 
-def check_tool_choice(choice: ToolChoice | None, tools: list[FunctionTool | CustomTool] | None) -> None:
+def check_tool_choice(choice: ToolChoice | None, tools: list[ChatFunctionTool | ChatCustomTool] | None) -> None:
     """Refuse a choice that is not among the tools of the request."""
     if choice is None or choice in ("none", "auto"):
         return
@@ -131,7 +153,7 @@ def check_tool_choice(choice: ToolChoice | None, tools: list[FunctionTool | Cust
             "Invalid value for '{param}': '{param}' is only allowed when 'tools' are specified.",
             "tool_choice",
         )
-    names = {tool.function.name for tool in tools if isinstance(tool, FunctionTool)}
+    names = {tool.function.name for tool in tools if isinstance(tool, ChatFunctionTool)}
     if isinstance(choice, NamedToolChoice):
         _check_known(choice.function.name, names, "tool_choice")
     elif isinstance(choice, AllowedToolsChoice):

@@ -1,6 +1,6 @@
 """The queries of usage, costs, requests, latencies and the audit log, with OpenAI's parameters where it has them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -20,7 +20,18 @@ MAX_LATENCY_BUCKETS: dict[Width, int] = {**MAX_BUCKETS, "1d": 31}
 
 
 class PeriodQuery(WireModel):
-    """Which periods are shown, from `start_time` to `end_time` (Unix seconds), by default to now."""
+    """Which periods are shown, from `start_time` to `end_time` (Unix seconds), by default to now.
+
+    Args:
+        start_time: the start of the first period, in Unix seconds.
+        end_time: the end of the last period, in Unix seconds. Left out, now.
+        bucket_width: the length of each period: a minute, an hour or a day.
+        limit: how many periods to return on a page.
+        page: the cursor of a page, from `next_page` of the previous one.
+        project_ids: only these accounts. Needs an admin key for others than one's own.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"start_time": 1_767_225_600}
 
     start_time: _Time
     end_time: _Time | None = None
@@ -31,7 +42,15 @@ class PeriodQuery(WireModel):
 
 
 class UsageQuery(PeriodQuery):
-    """The query of usage. A project is an account; requests belong to no user."""
+    """The query of usage. A project is an account; requests belong to no user.
+
+    Args:
+        group_by: adds up each combination of these separately.
+        user_ids: accepted for compatibility; requests belong to no user.
+        api_key_ids: only requests of these keys.
+        models: only requests to these models.
+        batch: only batch requests if true, only others if false.
+    """
 
     group_by: Annotated[list[_Group], Field(max_length=8)] = []
     user_ids: _Ids | None = None
@@ -41,7 +60,13 @@ class UsageQuery(PeriodQuery):
 
 
 class CostQuery(PeriodQuery):
-    """The query of costs."""
+    """The query of costs.
+
+    Args:
+        group_by: adds up each combination of these separately.
+        api_key_ids: only requests of these keys.
+        line_items: only these line items.
+    """
 
     bucket_width: Literal["1d"] = "1d"
     group_by: Annotated[list[Literal["project_id", "user_id", "api_key_id", "line_item", "api_source"]], Field()] = []
@@ -50,14 +75,36 @@ class CostQuery(PeriodQuery):
 
 
 class LatencyQuery(PeriodQuery):
-    """The query of latencies."""
+    """The query of latencies.
+
+    Args:
+        models: only requests to these models.
+    """
 
     bucket_width: Width = "1h"
     models: _Ids | None = None
 
 
 class RequestLogQuery(WireModel):
-    """The query of the request log, newest first. `format` exports all matching requests."""
+    """The query of the request log, newest first. `format` exports all matching requests.
+
+    Args:
+        start_time: only requests from this time on, in Unix seconds.
+        end_time: only requests before this time, in Unix seconds.
+        project_id: only requests of this account.
+        api_key_id: only requests of this key.
+        model: only requests to this model.
+        operation: only requests of this operation, such as `chat`.
+        status: only requests with this HTTP status.
+        code: only requests with this error code.
+        is_error: only failed requests if true, only others if false.
+        batch_id: only the requests of this batch.
+        batch: only batch requests if true, only others if false.
+        request_id: only the request with this id.
+        limit: how many requests to return on a page.
+        after: the cursor of a page, from `next` of the previous one.
+        format: `csv` and `jsonl` export all matching requests.
+    """
 
     start_time: _Time | None = None
     end_time: _Time | None = None
@@ -77,13 +124,31 @@ class RequestLogQuery(WireModel):
 
 
 class LimitQuery(WireModel):
-    """The query of limits."""
+    """The query of limits.
+
+    Args:
+        project_id: only the keys of this account.
+    """
 
     project_id: Annotated[str, Field(max_length=64)] | None = None
 
 
 class AuditQuery(WireModel):
-    """The query of the audit log, newest first."""
+    """The query of the audit log, newest first.
+
+    Args:
+        effective_at_gt: only changes after this time, in Unix seconds.
+        effective_at_gte: only changes at or after this time, in Unix seconds.
+        effective_at_lt: only changes before this time, in Unix seconds.
+        effective_at_lte: only changes at or before this time, in Unix seconds.
+        event_types: only events of these types.
+        actor_ids: only changes by these keys or sessions.
+        resource_ids: only changes of these objects.
+        project_ids: only changes in these accounts.
+        limit: how many entries to return on a page.
+        after: the id of the last entry of the previous page.
+        before: the id of the first entry of the following page.
+    """
 
     effective_at_gt: Annotated[_Time | None, Field(alias="effective_at[gt]")] = None
     effective_at_gte: Annotated[_Time | None, Field(alias="effective_at[gte]")] = None

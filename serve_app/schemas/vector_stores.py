@@ -1,6 +1,6 @@
 """The bodies of the vector stores API."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,7 +18,12 @@ FileId = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class StaticSizes(WireModel):
-    """The size and the overlap of chunks."""
+    """The size and the overlap of chunks.
+
+    Args:
+        max_chunk_size_tokens: the max tokens of a chunk.
+        chunk_overlap_tokens: how many tokens neighbouring chunks share, at most half of a chunk.
+    """
 
     max_chunk_size_tokens: Annotated[int, Field(ge=100, le=4096)]
     chunk_overlap_tokens: Annotated[int, Field(ge=0)]
@@ -50,34 +55,62 @@ class StaticChunking(WireModel):
 Chunking = Annotated[AutoChunking | StaticChunking, Field(discriminator="type")]
 
 
-class ExpiresAfterUse(WireModel):
-    """When a vector store expires, in days after its last use."""
+class StoreExpiry(WireModel):
+    """When a vector store expires, in days after its last use.
+
+    Args:
+        days: how many days after its last use the vector store expires.
+    """
 
     anchor: Literal["last_active_at"]
     days: Annotated[int, Field(ge=1, le=365)]
 
 
 class StoreCreateRequest(WireModel):
-    """A vector store to be created, and the files to be put into it."""
+    """A vector store to be created, and the files to be put into it.
+
+    Args:
+        name: a name for the vector store.
+        description: what the vector store is for.
+        file_ids: uploaded files to put into it.
+        chunking_strategy: how files are split into chunks. Left out, chunks of 800 tokens that overlap by 400.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"name": "Handbook", "file_ids": ["FILE_ID"]}
 
     name: Annotated[str, Field(max_length=256)] | None = None
     description: Annotated[str, Field(max_length=512)] | None = None
     file_ids: Annotated[list[FileId], Field(fail_fast=True, max_length=MAX_FILES_AT_CREATION)] | None = None
     chunking_strategy: Chunking | None = None
-    expires_after: ExpiresAfterUse | None = None
+    expires_after: StoreExpiry | None = None
     metadata: Metadata | None = None
 
 
 class StoreUpdateRequest(WireModel):
-    """A change of a vector store; null removes the expiry."""
+    """A change of a vector store; null removes the expiry.
+
+    Args:
+        name: the new name.
+        expires_after: the new expiry; null removes it.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"name": "Handbook"}
 
     name: Annotated[str, Field(max_length=256)] | None = None
-    expires_after: ExpiresAfterUse | None = None
+    expires_after: StoreExpiry | None = None
     metadata: Metadata | None = None
 
 
 class StoreFileRequest(WireModel):
-    """A file of the account to be put into a vector store."""
+    """A file of the account to be put into a vector store.
+
+    Args:
+        file_id: the id of an uploaded file.
+        attributes: up to 16 keys with texts, numbers or booleans, which searches can filter by.
+        chunking_strategy: how the file is split into chunks.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"file_id": "FILE_ID", "attributes": {"year": 2026}}
 
     file_id: FileId
     attributes: Attributes | None = None
@@ -85,19 +118,38 @@ class StoreFileRequest(WireModel):
 
 
 class StoreFileUpdateRequest(WireModel):
-    """Other attributes for a file in a vector store."""
+    """Other attributes for a file in a vector store.
+
+    Args:
+        attributes: the new attributes, which replace all others.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"attributes": {"year": 2026}}
 
     attributes: Attributes | None
 
 
 class StoreFileQuery(TwoWayQuery):
-    """The query of a list of the files in a vector store: those of one status, or all."""
+    """The query of a list of the files in a vector store: those of one status, or all.
+
+    Args:
+        filter: only files with this status.
+    """
 
     filter: FileStatus | None = None
 
 
 class StoreBatchRequest(WireModel):
-    """Files to be put into a vector store together, with common attributes or each with its own."""
+    """Files to be put into a vector store together, with common attributes or each with its own.
+
+    Args:
+        file_ids: the ids of uploaded files. Send either this or `files`.
+        files: uploaded files, each with attributes and chunking of its own.
+        attributes: attributes for all of `file_ids`.
+        chunking_strategy: how all of `file_ids` are split into chunks.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"file_ids": ["FILE_ID"]}
 
     file_ids: Annotated[list[FileId], Field(fail_fast=True, min_length=1, max_length=MAX_FILES_IN_BATCH)] | None = None
     files: (

@@ -4,7 +4,7 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -47,7 +47,20 @@ class KeyChange(Section):
     """A change of a key: limits, scopes, expiry, retention. Only fields that were set are changed.
 
     None is the tier's limit as a limit, no restriction as a scope or as `regions`, and no expiry as `expires_at`.
+
+    Args:
+        name: a name for the key.
+        tier: the tier, which sets the limits.
+        requests_per_minute: the key's own limit of requests; null is the tier's.
+        tokens_per_minute: the key's own limit of tokens; null is the tier's.
+        operations: the operations that the key may use; null is all.
+        models: the models that the key may use, as ids or patterns with `*`; null is all.
+        regions: the regions that accept the key; null is all.
+        retention: how long stored content of the key lives.
+        expires_at: when the key expires, in Unix seconds; null is never.
     """
+
+    example: ClassVar[dict[str, Any]] = {"requests_per_minute": 600}
 
     name: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_printable)] = "unnamed"
     tier: TierName = "free"
@@ -61,7 +74,15 @@ class KeyChange(Section):
 
 
 class NewKey(KeyChange):
-    """A key to be issued. `organization` is the account's public name, by default the account itself."""
+    """A key to be issued. `organization` is the account's public name, by default the account itself.
+
+    Args:
+        account: the account that the key belongs to.
+        organization: the account's public name. Left out, the account.
+        is_admin: whether the key may use the routes below `/v1/organization`.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"name": "my app", "account": "acme"}
 
     account: _Label = "default"
     organization: _Label = Field(default_factory=str)

@@ -9,7 +9,7 @@ from deployments.operations import Operation
 from serve_app.schemas.base import WireModel
 
 RESULTS_NOT_KEPT = "[What was found was not kept.]"
-ItemId = Annotated[str, Field(min_length=1, max_length=128)]
+ItemId = Annotated[str, Field(min_length=1, max_length=128, description="The item's id, as an answer has it.")]
 Shown = tuple[str, str, str]
 """The name of a function, its arguments as JSON, and its output."""
 

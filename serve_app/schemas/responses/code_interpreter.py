@@ -39,7 +39,13 @@ FileIds = Annotated[list[Annotated[str, Field(min_length=1, max_length=128)]], F
 
 
 class AutoContainer(WireModel):
-    """A container that the service finds or creates; `file_ids` are copied into it."""
+    """A container that the service finds or creates; `file_ids` are copied into it.
+
+    Args:
+        file_ids: uploaded files to copy into the container.
+        memory_limit: the memory of the container, at most what the operator allows.
+        network_policy: only `disabled` is supported: containers have no network.
+    """
 
     type: Literal["auto"]
     file_ids: FileIds | None = None
@@ -48,7 +54,12 @@ class AutoContainer(WireModel):
 
 
 class CodeInterpreterTool(BuiltInTool):
-    """Runs Python code of the model in a container: a named or an automatic one."""
+    """Runs Python code of the model in a container: a named or an automatic one.
+
+    Args:
+        container: the id of a container, or an object that lets the service choose or create one.
+        allowed_callers: accepted for compatibility; has no effect.
+    """
 
     tool = Operation.CODE_INTERPRETER
     type: Literal["code_interpreter"]
@@ -57,21 +68,36 @@ class CodeInterpreterTool(BuiltInTool):
 
 
 class LogsOutput(WireModel):
-    """The output that code printed."""
+    """The output that code printed.
+
+    Args:
+        logs: the printed text.
+    """
 
     type: Literal["logs"]
     logs: str
 
 
 class ImageOutput(WireModel):
-    """A figure that code created, in a data URL."""
+    """A figure that code created, in a data URL.
+
+    Args:
+        url: the image as a data URL.
+    """
 
     type: Literal["image"]
     url: str
 
 
 class CodeInterpreterCallItem(BuiltInItem):
-    """A call of the code interpreter."""
+    """A call of the code interpreter.
+
+    Args:
+        container_id: the container that ran the code.
+        code: the code that the model wrote.
+        outputs: what the code printed and drew.
+        status: the state of the call.
+    """
 
     id_prefix = "ci"
     written = ("response.code_interpreter_call_code", "code")

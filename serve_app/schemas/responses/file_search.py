@@ -15,7 +15,13 @@ MAX_VECTOR_STORES = 10
 
 
 class FileSearchTool(BuiltInTool):
-    """A search in vector stores with queries of the model."""
+    """A search in vector stores with queries of the model.
+
+    Args:
+        vector_store_ids: the vector stores to search.
+        max_num_results: how many results a search returns at most.
+        filters: searches only files whose attributes fulfil these conditions.
+    """
 
     tool = Operation.FILE_SEARCH
     type: Literal["file_search"]
@@ -26,7 +32,16 @@ class FileSearchTool(BuiltInTool):
 
 
 class FileSearchResult(WireModel):
-    """A passage that a search found."""
+    """A passage that a search found.
+
+    Args:
+        file_id: the file's id.
+        filename: the file's name.
+        text: the passage.
+        score: how well the passage matches, from 0 to 1.
+        attributes: the file's attributes.
+        vector_store_id: the vector store that the file is in.
+    """
 
     file_id: str | None = None
     filename: str | None = None
@@ -37,7 +52,13 @@ class FileSearchResult(WireModel):
 
 
 class FileSearchCallItem(BuiltInItem):
-    """A call of the file search."""
+    """A call of the file search.
+
+    Args:
+        queries: the texts that the model searched for.
+        results: the passages that were found.
+        status: the state of the call.
+    """
 
     id_prefix = "fs"
     type: Literal["file_search_call"]

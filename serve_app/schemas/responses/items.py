@@ -3,32 +3,29 @@
 Every item of an answer can be sent back unchanged, or with the fields that client libraries add to it.
 """
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, LiteralString, Self, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 
 from pydantic import BeforeValidator, ConfigDict, Field, Tag, model_validator
 
 from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal
-from serve_app.schemas.messages import PromptCacheBreakpoint
 from serve_app.schemas.responses.built_in_tool import ItemId
+from serve_app.schemas.responses.parts import (
+    InputFilePart,
+    InputImagePart,
+    InputTextPart,
+    OutputRefusalPart,
+    OutputTextPart,
+    Part,
+)
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 
-FileId = Annotated[str, Field(min_length=1, max_length=128)]
 CallId = Annotated[str, Field(min_length=1, max_length=256)]
-Status = Literal["in_progress", "completed", "incomplete"]
+Status = Annotated[
+    Literal["in_progress", "completed", "incomplete"], Field(description="The state of the item, as an answer has it.")
+]
 
-_IMAGE_DATA = re.compile(r"data:image/(?:png|jpe?g|webp|gif);base64,")
-_TEXT_DATA = re.compile(
-    r"data:(?:text/[\w.+-]+|application/(?:(?:[\w.-]+\+)?(?:json|xml|yaml)|(?:x-)?(?:javascript|ndjson|python|sh|sql|toml|"
-    r"typescript|yaml)|jsonl|octet-stream))(?:;[\w-]+=[\w.-]+)*;base64,",
-    re.ASCII | re.IGNORECASE,
-)
-READABLE_FILES: LiteralString = (
-    "Unsupported value: '{param}' is not a file of text. Files of text in UTF-8 are read, such as .txt, .md, .csv, "
-    ".json, .html or source code; send an image as 'input_image', and a PDF or another document as its text."
-)
 _INPUT_PARTS = "'input_text', 'input_image', and 'input_file'"
 _OUTPUT_PARTS = "'output_text' and 'refusal'"
 UNSUPPORTED_ITEMS = frozenset({"additional_tools"})
@@ -57,109 +54,15 @@ EXTERNAL_ITEMS: Mapping[str, str] = MappingProxyType(
 COMPACTION_TRIGGER = "compaction_trigger"
 
 
-def _check_one(part: WireModel, *names: LiteralString) -> None:
-    given = [name for name in names if getattr(part, name) is not None]
-    if len(given) > 1:
-        raise refusal(
-            "mutually_exclusive_parameters",
-            f"Mutually exclusive parameters: '{{param}}' and '{given[0]}'. Send only one of them.",
-            f".{given[1]}",
-        )
-
-
-class InputTextPart(WireModel):
-    """Text that the model reads."""
-
-    type: Literal["input_text"]
-    text: str
-    prompt_cache_breakpoint: PromptCacheBreakpoint | None = None
-
-
-class InputImagePart(WireModel):
-    """An image: carried in its URL, or stored under an id."""
-
-    type: Literal["input_image"]
-    image_url: str | None = None
-    file_id: FileId | None = None
-    detail: Literal["low", "high", "auto", "original"] | None = "auto"
-    prompt_cache_breakpoint: PromptCacheBreakpoint | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        _check_one(self, "file_id", "image_url")
-        if self.file_id is not None:
-            return self
-        if self.image_url is None:
-            raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", ".image_url")
-        if _IMAGE_DATA.match(self.image_url) is None:
-            raise refusal(
-                "invalid_image_url",
-                "Invalid '{param}': expected a data URL that holds a base64-encoded image "
-                "(data:image/png;base64,...). The service does not download images: send the image itself, or upload "
-                "it to /v1/files and send its 'file_id'.",
-                ".image_url",
-            )
-        return self
-
-
-class InputFilePart(WireModel):
-    """A file of text: carried as a data URL, or stored under an id."""
-
-    type: Literal["input_file"]
-    file_data: str | None = None
-    filename: Annotated[str, Field(max_length=512)] | None = None
-    file_id: FileId | None = None
-    file_url: str | None = None
-    detail: Literal["low", "high", "auto"] | None = None
-    prompt_cache_breakpoint: PromptCacheBreakpoint | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        _check_one(self, "file_id", "file_data", "file_url")
-        if self.file_url is not None:
-            raise refusal(
-                "unsupported_value",
-                "Unsupported value: '{param}'. The service does not download files: send the content itself as "
-                "'file_data', or upload the file to /v1/files and send its 'file_id'.",
-                ".file_url",
-            )
-        if self.file_data is None and self.file_id is None:
-            raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", ".file_data")
-        if self.file_data is not None and not self.file_data.startswith("data:"):
-            raise refusal(
-                "invalid_value",
-                "Invalid '{param}': expected a data URL that holds a base64-encoded file (data:text/plain;base64,...).",
-                ".file_data",
-            )
-        if self.file_data is not None and _TEXT_DATA.match(self.file_data) is None:
-            raise refusal("unsupported_value", READABLE_FILES, ".file_data")
-        return self
-
-
-class OutputTextPart(WireModel):
-    """Text that the model wrote."""
-
-    type: Literal["output_text"]
-    text: str
-    annotations: list[Any] | None = None
-    logprobs: list[Any] | None = None
-    parsed: Any = None
-
-
-class OutputRefusalPart(WireModel):
-    """The text with which the model declines."""
-
-    type: Literal["refusal"]
-    refusal: str
-
-
-Part = Annotated[
-    InputTextPart | InputImagePart | InputFilePart | OutputTextPart | OutputRefusalPart, Field(discriminator="type")
-]
-
-
 class MessageItem(WireModel):
-    """A message of the user, the application or the model."""
+    """A message of the user, the application or the model.
+
+    Args:
+        type: may be left out.
+        role: the author: `user`, `assistant`, or `system` and `developer` for instructions.
+        content: a text, or parts with text, images and files.
+        phase: accepted from answers; has no effect.
+    """
 
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
@@ -194,7 +97,17 @@ class MessageItem(WireModel):
 
 
 class FunctionCallItem(WireModel):
-    """A call that the model made; client libraries add the last fields."""
+    """A call that the model made; client libraries add the last fields.
+
+    Args:
+        call_id: the id of the call, which its output refers to.
+        name: the function's name.
+        arguments: the arguments as JSON text, as the model wrote them.
+        namespace: accepted from answers; has no effect.
+        caller: accepted from answers; has no effect.
+        parsed_arguments: accepted from client libraries; has no effect.
+        created_by: accepted from answers; has no effect.
+    """
 
     type: Literal["function_call"]
     call_id: CallId
@@ -209,7 +122,16 @@ class FunctionCallItem(WireModel):
 
 
 class FunctionCallOutputItem(WireModel):
-    """The output of a call."""
+    """The output of a call.
+
+    Args:
+        call_id: the id of the call that this is the output of.
+        output: the output: a text, or parts with text and files.
+        name: accepted from answers; has no effect.
+        namespace: accepted from answers; has no effect.
+        caller: accepted from answers; has no effect.
+        created_by: accepted from answers; has no effect.
+    """
 
     type: Literal["function_call_output"]
     call_id: CallId
@@ -230,21 +152,35 @@ class FunctionCallOutputItem(WireModel):
 
 
 class SummaryPart(WireModel):
-    """A piece of a summary of reasoning."""
+    """A piece of a summary of reasoning.
+
+    Args:
+        text: the text.
+    """
 
     type: Literal["summary_text"]
     text: str
 
 
 class ReasoningPart(WireModel):
-    """A piece of reasoning."""
+    """A piece of reasoning.
+
+    Args:
+        text: the text.
+    """
 
     type: Literal["reasoning_text"]
     text: str
 
 
 class ReasoningItem(WireModel):
-    """The model's reasoning; `encrypted_content` is its sealed form."""
+    """The model's reasoning; `encrypted_content` is its sealed form.
+
+    Args:
+        summary: the summary of the reasoning, in parts.
+        content: the reasoning itself, in parts.
+        encrypted_content: the reasoning, encrypted by this service.
+    """
 
     type: Literal["reasoning"]
     id: ItemId | None = None
@@ -255,7 +191,12 @@ class ReasoningItem(WireModel):
 
 
 class CompactionItem(WireModel):
-    """A conversation, compacted by this service."""
+    """A conversation, compacted by this service.
+
+    Args:
+        encrypted_content: the summary, encrypted by this service.
+        created_by: accepted from answers; has no effect.
+    """
 
     type: Literal["compaction"]
     encrypted_content: str

@@ -4,62 +4,38 @@ The values of `headers` and `authorization`, and the part of `server_url` after 
 neither shown nor stored, but a background response keeps the path of `server_url`, sealed, while it runs.
 """
 
-import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
+from pydantic import ConfigDict, Field, Tag, model_validator
 
 from deployments.operations import Operation
-from serve_app.schemas.base import WireModel, refusal
+from serve_app.schemas.base import Refused, WireModel, refusal
 from serve_app.schemas.responses.built_in_tool import BuiltInItem, BuiltInTool
+from serve_app.schemas.responses.mcp_server import Authorization, Headers, ServerUrl
 
-MAX_HEADERS = 64
-MAX_HEADER_CHARS = 16_384
 MAX_SERVERS = 16
 MAX_TOOL_NAMES = 512
 MAX_TOOL_NAME_CHARS = 256
 MAX_LISTED_TOOLS = 1024
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_NOT_THEIRS = frozenset(
-    {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
-)
 _REDACTED = "<redacted>"
 
-ServerLabel = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-zA-Z][a-zA-Z0-9_-]*$")]
+ServerLabel = Annotated[
+    str,
+    Field(min_length=1, max_length=64, pattern=r"^[a-zA-Z][a-zA-Z0-9_-]*$", description="The name of the server."),
+]
 ToolName = Annotated[str, Field(min_length=1, max_length=MAX_TOOL_NAME_CHARS)]
 ToolNames = Annotated[list[ToolName], Field(fail_fast=True, max_length=MAX_TOOL_NAMES)]
-Identifier = Annotated[str, Field(min_length=1, max_length=128)]
-
-
-def _check_headers(headers: dict[str, str]) -> dict[str, str]:
-    """Return headers that can be sent; errors never contain a value."""
-    if len(headers) > MAX_HEADERS:
-        raise refusal("object_above_max_properties", f"Invalid '{{param}}': expected at most {MAX_HEADERS} headers.")
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name) or name.lower() in _NOT_THEIRS:
-            raise refusal(
-                "invalid_value", "Invalid key in '{param}': one of them is not the name of a header to be sent."
-            )
-        if len(value) > MAX_HEADER_CHARS or not _HEADER_VALUE.fullmatch(value):
-            raise refusal("invalid_value", "Invalid value in '{param}': it cannot be sent as a header.", f".{name}")
-    return headers
-
-
-def _check_authorization(token: str) -> str:
-    if len(token) > MAX_HEADER_CHARS or not _HEADER_VALUE.fullmatch(token):
-        raise refusal("invalid_value", "Invalid '{param}': it cannot be sent as a header.")
-    return token
-
-
-ServerUrl = Annotated[str, Field(min_length=1, max_length=4096)]
-Authorization = Annotated[str, AfterValidator(_check_authorization), Field(min_length=1)]
-Headers = Annotated[dict[str, str], AfterValidator(_check_headers)]
+Identifier = Annotated[str, Field(min_length=1, max_length=128, description="The item's id, as an answer has it.")]
 
 
 class McpToolFilter(WireModel):
-    """Some of a server's tools, by name and by whether they only read."""
+    """Some of a server's tools, by name and by whether they only read.
+
+    Args:
+        tool_names: the names of the tools.
+        read_only: only tools that say that they change nothing if true, only others if false.
+    """
 
     tool_names: ToolNames | None = None
     read_only: bool | None = None
@@ -77,14 +53,31 @@ class McpToolFilter(WireModel):
 
 
 class McpApprovalFilter(WireModel):
-    """Which tools always need the client's approval, and which never do."""
+    """Which tools always need the client's approval, and which never do.
+
+    Args:
+        always: tools whose calls always need approval.
+        never: tools whose calls never need approval.
+    """
 
     always: McpToolFilter | None = None
     never: McpToolFilter | None = None
 
 
 class McpTool(BuiltInTool):
-    """The tools of a server that speaks the Model Context Protocol over streamable HTTP."""
+    """The tools of a server that speaks the Model Context Protocol over streamable HTTP.
+
+    Args:
+        server_label: a name for the server, unique in the request.
+        server_url: the server's address. The operator allows addresses.
+        server_description: what the server offers, for the model.
+        authorization: an access token, sent as a bearer token. It is never stored.
+        headers: headers of every request to the server. They are never stored.
+        allowed_tools: the tools that the model may call. Left out, all of the server.
+        require_approval: which calls need the client's approval: `always` (the default), `never`, or a filter.
+        allowed_callers: accepted for compatibility; has no effect.
+        defer_loading: accepted for compatibility; has no effect.
+    """
 
     tool = Operation.MCP
     is_chosen_by_type = False  # By its server.
@@ -102,8 +95,8 @@ class McpTool(BuiltInTool):
     ) = None
     allowed_callers: list[Literal["direct", "programmatic"]] | None = None
     defer_loading: bool | None = None
-    connector_id: Any = None
-    tunnel_id: Any = None
+    connector_id: Refused = None
+    tunnel_id: Refused = None
 
     @model_validator(mode="after")
     def _check_server(self) -> Self:
@@ -184,7 +177,11 @@ def _without_secrets(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 class McpChoice(WireModel):
-    """The model must call this tool of a server, or one of its tools."""
+    """The model must call this tool of a server, or one of its tools.
+
+    Args:
+        name: the tool to call. Left out, one of the server's.
+    """
 
     type: Literal["mcp"]
     server_label: ServerLabel
@@ -192,7 +189,11 @@ class McpChoice(WireModel):
 
 
 class AllowedMcp(WireModel):
-    """A server whose tools may be called, or one of them; clients may send its whole definition again."""
+    """A server whose tools may be called, or one of them; clients may send its whole definition again.
+
+    Args:
+        name: the tool that may be called. Left out, all of the server's.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
@@ -202,7 +203,14 @@ class AllowedMcp(WireModel):
 
 
 class McpListedTool(WireModel):
-    """A listed tool of a server."""
+    """A listed tool of a server.
+
+    Args:
+        name: the tool's name.
+        description: what the tool does.
+        input_schema: a JSON schema of its arguments.
+        annotations: hints about the tool from its server.
+    """
 
     name: ToolName
     description: str | None = None
@@ -211,7 +219,12 @@ class McpListedTool(WireModel):
 
 
 class McpListToolsItem(BuiltInItem):
-    """The tools of a server; in a conversation with this item they are not listed again."""
+    """The tools of a server; in a conversation with this item they are not listed again.
+
+    Args:
+        tools: the server's tools.
+        error: why the tools could not be listed.
+    """
 
     id_prefix = "mcpl"
     type: Literal["mcp_list_tools"]
@@ -222,7 +235,16 @@ class McpListToolsItem(BuiltInItem):
 
 
 class McpCallItem(BuiltInItem):
-    """A call of a server's tool."""
+    """A call of a server's tool.
+
+    Args:
+        name: the tool's name.
+        arguments: the arguments as JSON text.
+        output: what the tool returned.
+        error: why the call failed.
+        approval_request_id: the approval request that came before the call.
+        status: the state of the call.
+    """
 
     id_prefix = "mcp"
     written = ("response.mcp_call_arguments", "arguments")
@@ -238,7 +260,12 @@ class McpCallItem(BuiltInItem):
 
 
 class McpApprovalRequestItem(BuiltInItem):
-    """A call that waits for the client's approval."""
+    """A call that waits for the client's approval.
+
+    Args:
+        name: the tool's name.
+        arguments: the arguments as JSON text.
+    """
 
     id_prefix = "mcpr"
     type: Literal["mcp_approval_request"]
@@ -249,7 +276,13 @@ class McpApprovalRequestItem(BuiltInItem):
 
 
 class McpApprovalResponseItem(BuiltInItem):
-    """The client's decision about a call."""
+    """The client's decision about a call.
+
+    Args:
+        approval_request_id: the id of the request that this answers.
+        approve: whether the call may run.
+        reason: the reason, for the model.
+    """
 
     id_prefix = "mcpa"
     type: Literal["mcp_approval_response"]

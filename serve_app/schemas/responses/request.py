@@ -1,10 +1,9 @@
 """The bodies of POST /v1/responses, /v1/responses/input_tokens and /v1/responses/compact.
 
-They have every field of OpenAI's current schema. Fields that would change the answer and are not supported are refused
-by name; those that cannot change it are accepted, and echoed where OpenAI echoes them.
+They have every field of OpenAI's schema. Fields that would change the answer and are not supported are refused.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, Tag, model_validator
 
@@ -12,17 +11,20 @@ from serve_app.schemas.base import (
     CacheKey,
     CacheRetention,
     Effort,
+    Ignored,
     MaxTokens,
     Metadata,
     ModelId,
     Name,
     OperationRequest,
     Penalty,
+    Refused,
     SafetyIdentifier,
     ServiceTier,
     Temperature,
     TopLogprobs,
     TopP,
+    User,
     WireModel,
     check_stream_options,
     check_unsupported,
@@ -50,7 +52,14 @@ Include = Literal[
 
 
 class JsonSchemaFormat(WireModel):
-    """JSON that follows a schema."""
+    """JSON that follows a schema.
+
+    Args:
+        name: a name for the schema.
+        definition: the JSON schema.
+        description: what the answer is for.
+        strict: keeps to OpenAI's subset of schemas, and refuses a schema outside of it.
+    """
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -62,14 +71,26 @@ class JsonSchemaFormat(WireModel):
 
 
 class TextConfig(WireModel):
-    """The form that the text of the answer must have."""
+    """The form that the text of the answer must have.
+
+    Args:
+        format: text, any JSON object, or JSON that fits a schema.
+        verbosity: accepted for compatibility; has no effect.
+    """
 
     format: Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")] | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
 class Reasoning(WireModel):
-    """How much the model thinks before it answers."""
+    """How much the model thinks before it answers.
+
+    Args:
+        summary: accepted for compatibility; reasoning is returned as it is.
+        generate_summary: the older name of `summary`.
+        context: accepted for compatibility; has no effect.
+        mode: accepted for compatibility; has no effect.
+    """
 
     effort: Effort | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
@@ -79,7 +100,11 @@ class Reasoning(WireModel):
 
 
 class ResponseStreamOptions(WireModel):
-    """What a stream contains besides the answer."""
+    """What a stream contains besides the answer.
+
+    Args:
+        include_obfuscation: accepted for compatibility; streams have no padding.
+    """
 
     include_obfuscation: bool | None = None
 
@@ -92,13 +117,30 @@ class ContextManagement(WireModel):
 
 
 class ConversationReference(WireModel):
-    """A conversation, by its id."""
+    """A conversation, by its id.
+
+    Args:
+        id: the conversation's id.
+    """
 
     id: Id
 
 
 class PromptedRequest(OperationRequest):
-    """The model's input, and how it answers."""
+    """The model's input, and how it answers.
+
+    Args:
+        input: a text, or items: messages, calls with their outputs, reasoning.
+        instructions: instructions for the model, placed before the input. They are not carried over to the next
+            response.
+        previous_response_id: the response to continue. Send either this or `conversation`.
+        conversation: the conversation that the response belongs to, which its items are added to.
+        tools: the functions that the model may call, and the service's own tools.
+        tool_choice: `auto` lets the model decide, `none` forbids calls, `required` forces one. An object names a tool,
+            or the tools that may be called.
+        parallel_tool_calls: whether the model may make several calls at once.
+        truncation: `auto` leaves out the oldest items if the input is longer than the context; `disabled` refuses it.
+    """
 
     model: ModelId
     input: Input | None = None
@@ -143,7 +185,22 @@ class PromptedRequest(OperationRequest):
 
 
 class ResponseRequest(SamplingOptions, PromptedRequest):
-    """A request for a response, within the bounds of the specification."""
+    """A request for a response, within the bounds of the specification.
+
+    Args:
+        presence_penalty: above 0, tokens that have appeared at all become less likely.
+        frequency_penalty: above 0, tokens become less likely the more often they have appeared.
+        max_output_tokens: the max tokens of the response, reasoning included.
+        max_tool_calls: how many calls of the service's own tools the response may make.
+        include: what the response contains in addition, such as the outputs of code.
+        store: whether the response is stored, so that it can be read and continued later.
+        stream: returns the response as server-sent events while it is written.
+        background: returns at once, and runs the response in the background.
+        access_programs: accepted for compatibility; has no effect.
+        image: accepted for compatibility; has no effect.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"model": "manta/demo-chat", "input": "What is a batch?"}
 
     temperature: Temperature | None = 1.0
     top_p: TopP | None = 1.0
@@ -161,18 +218,18 @@ class ResponseRequest(SamplingOptions, PromptedRequest):
     metadata: Metadata | None = None
 
     # Accepted, and of no effect on the answer.
-    user: str | None = None
+    user: User | None = None
     safety_identifier: SafetyIdentifier | None = None
     service_tier: ServiceTier | None = None
     prompt_cache_key: CacheKey | None = None
     prompt_cache_retention: CacheRetention | None = None
-    prompt_cache_options: dict[str, Any] | None = None
-    access_programs: dict[str, Any] | None = None
-    image: dict[str, Any] | None = None
+    prompt_cache_options: Ignored | None = None
+    access_programs: Ignored | None = None
+    image: Ignored | None = None
 
     # Known, and refused when set.
-    prompt: Any = None
-    moderation: Any = None
+    prompt: Refused = None
+    moderation: Refused = None
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -207,20 +264,43 @@ class ResponseRequest(SamplingOptions, PromptedRequest):
 
 
 class InputTokensRequest(PromptedRequest):
-    """A request for the number of tokens that an input takes."""
+    """A request for the number of tokens that an input takes.
+
+    Args:
+        personality: accepted for compatibility; has no effect.
+    """
+
+    example: ClassVar[dict[str, Any]] = {"model": "manta/demo-chat", "input": "What is a batch?"}
 
     personality: str | None = None
 
 
 class ResponseQuery(WireModel):
-    """The query of a stored response: as an object, or as its events after a number."""
+    """The query of a stored response: as an object, or as its events after a number.
+
+    Args:
+        stream: returns the events of the response instead of the object.
+        starting_after: only events after this sequence number.
+    """
 
     stream: bool = False
     starting_after: int | None = None
 
 
 class CompactRequest(WireModel):
-    """A request to compact a conversation."""
+    """A request to compact a conversation.
+
+    Args:
+        input: the conversation to compact: a text, or items.
+        instructions: instructions for the model that writes the summary.
+        previous_response_id: compacts the conversation up to this response.
+        image: accepted for compatibility; has no effect.
+    """
+
+    example: ClassVar[dict[str, Any]] = {
+        "model": "manta/demo-chat",
+        "input": [{"role": "user", "content": "My name is Ada."}],
+    }
 
     model: ModelId
     input: Input | None = None
@@ -228,9 +308,9 @@ class CompactRequest(WireModel):
     previous_response_id: Id | None = None
     prompt_cache_key: CacheKey | None = None
     prompt_cache_retention: CacheRetention | None = None
-    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_options: Ignored | None = None
     service_tier: ServiceTier | None = None
-    image: dict[str, Any] | None = None
+    image: Ignored | None = None
     metadata: Metadata | None = None
 
     @model_validator(mode="after")

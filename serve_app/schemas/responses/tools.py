@@ -82,20 +82,32 @@ Tools = Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS)]
 
 
 class NamedChoice(WireModel):
-    """The model must call this function."""
+    """The model must call this function.
+
+    Args:
+        name: the function's name.
+    """
 
     type: Literal["function"]
     name: Name
 
 
 class BuiltInChoice(WireModel):
-    """The model must call this tool of the service."""
+    """The model must call this tool of the service.
+
+    Args:
+        type: the tool's type.
+    """
 
     type: BuiltInType
 
 
 class AllowedBuiltIn(WireModel):
-    """A tool of the service that may be called; clients may send its whole definition again."""
+    """A tool of the service that may be called; clients may send its whole definition again.
+
+    Args:
+        type: the tool's type.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
@@ -103,7 +115,11 @@ class AllowedBuiltIn(WireModel):
 
 
 class AllowedFunction(WireModel):
-    """A function that may be called; clients may send its whole definition again."""
+    """A function that may be called; clients may send its whole definition again.
+
+    Args:
+        name: the function's name.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
@@ -118,7 +134,12 @@ AllowedTool = Annotated[
 
 
 class AllowedTools(WireModel):
-    """The model may call some of the tools."""
+    """The model may call some of the tools.
+
+    Args:
+        mode: `required` forces one of the calls, `auto` lets the model decide.
+        tools: the tools that may be called.
+    """
 
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]

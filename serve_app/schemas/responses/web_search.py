@@ -30,13 +30,25 @@ SearchContextSize = Literal["low", "medium", "high"]
 
 
 class SearchFilters(WireModel):
-    """The domains, and their subdomains, whose pages may be found."""
+    """The domains, and their subdomains, whose pages may be found.
+
+    Args:
+        allowed_domains: domains such as `example.com`; their subdomains are allowed too.
+    """
 
     allowed_domains: Annotated[list[Domain], Field(fail_fast=True, max_length=MAX_ALLOWED_DOMAINS)] | None = None
 
 
 class UserLocation(WireModel):
-    """The approximate location of the user."""
+    """The approximate location of the user.
+
+    Args:
+        type: always `approximate`.
+        country: a country code of two letters.
+        region: a region or state.
+        city: a city.
+        timezone: a time zone such as `Europe/Berlin`.
+    """
 
     type: Literal["approximate"] | None = None
     country: Annotated[str, Field(pattern=r"^[a-zA-Z]{2}$")] | None = None
@@ -46,7 +58,13 @@ class UserLocation(WireModel):
 
 
 class WebSearchTool(BuiltInTool):
-    """A search of the web; the model may open its pages unless `external_web_access` is false."""
+    """A search of the web; the model may open its pages unless `external_web_access` is false.
+
+    Args:
+        type: the tool's name, with or without a version.
+        search_context_size: how much of the found pages the model reads.
+        external_web_access: `false` keeps the model from opening pages.
+    """
 
     tool = Operation.WEB_SEARCH
     type: Literal["web_search", "web_search_2025_08_26"]
@@ -62,7 +80,13 @@ class WebSearchTool(BuiltInTool):
 
 
 class WebSearchPreviewTool(BuiltInTool):
-    """The same tool under its older name."""
+    """The same tool under its older name.
+
+    Args:
+        type: the tool's older name, with or without a version.
+        search_context_size: how much of the found pages the model reads.
+        search_content_types: the kinds of results. Only `text` is supported.
+    """
 
     tool = Operation.WEB_SEARCH
     type: Literal["web_search_preview", "web_search_preview_2025_03_11"]
@@ -72,14 +96,24 @@ class WebSearchPreviewTool(BuiltInTool):
 
 
 class SearchSource(WireModel):
-    """A page that a search found."""
+    """A page that a search found.
+
+    Args:
+        url: the page's address.
+    """
 
     type: Literal["url"]
     url: str
 
 
 class SearchAction(WireModel):
-    """A search of the web."""
+    """A search of the web.
+
+    Args:
+        query: the text that was searched for.
+        queries: the texts that were searched for.
+        sources: the pages that were found.
+    """
 
     type: Literal["search"]
     query: str | None = None
@@ -88,14 +122,23 @@ class SearchAction(WireModel):
 
 
 class OpenPageAction(WireModel):
-    """A page that was opened."""
+    """A page that was opened.
+
+    Args:
+        url: the page's address.
+    """
 
     type: Literal["open_page"]
     url: str | None = None
 
 
 class FindInPageAction(WireModel):
-    """A text that was searched in a page."""
+    """A text that was searched in a page.
+
+    Args:
+        url: the page's address.
+        pattern: the text that was looked for.
+    """
 
     type: Literal["find_in_page"]
     url: str
@@ -103,7 +146,12 @@ class FindInPageAction(WireModel):
 
 
 class WebSearchCallItem(BuiltInItem):
-    """A call of the web search."""
+    """A call of the web search.
+
+    Args:
+        action: what the model did: search, open a page, or look for a text in it.
+        status: the state of the call.
+    """
 
     id_prefix = "ws"
     type: Literal["web_search_call"]

@@ -10,7 +10,7 @@ from referencing.jsonschema import DRAFT202012
 from starlette.routing import Match
 
 from serve_app.asgi import ROUTES
-from serve_app.routes.documentation import create_document
+from serve_app.documentation.document import create_document
 
 
 @cache

@@ -8,14 +8,8 @@ from serve_app.errors.api import BadRequest
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.completions import CompletionRequest
 from serve_app.schemas.embeddings import EmbeddingRequest
-from serve_app.schemas.engine_options import (
-    MAX_ALLOWED_TOKENS,
-    MAX_BAD_WORDS,
-    MAX_STOP_TOKENS,
-    REFUSED_IN_CHAT,
-    REFUSED_IN_COMPLETIONS,
-    REFUSED_IN_EMBEDDINGS,
-)
+from serve_app.schemas.engine_options import MAX_ALLOWED_TOKENS, MAX_BAD_WORDS, MAX_STOP_TOKENS
+from serve_app.schemas.refused_options import REFUSED_IN_CHAT, REFUSED_IN_COMPLETIONS, REFUSED_IN_EMBEDDINGS
 from serve_app.validation.body import parse_json_body
 
 LEAST = {

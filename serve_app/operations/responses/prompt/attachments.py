@@ -15,7 +15,8 @@ from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, shorten
 from serve_app.errors.capacity import STORED_FILES_AWAY, StoresAway
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.scopes import check_operation
-from serve_app.schemas.responses.items import EXTERNAL_ITEMS, READABLE_FILES
+from serve_app.schemas.responses.items import EXTERNAL_ITEMS
+from serve_app.schemas.responses.parts import READABLE_FILES
 
 MAX_BYTES = 32 * 1024 * 1024
 """The limit of the stored files in one prompt; a file counts each time that it is named."""

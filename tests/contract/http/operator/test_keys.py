@@ -87,7 +87,7 @@ async def test_a_key_has_the_limits_of_a_tier_that_the_configuration_adds(tiers,
     schemas = (await http.get("/openapi.json")).json()["components"]["schemas"]
     for body in ("NewKey", "KeyChange"):
         assert schemas[body]["properties"]["tier"]["enum"] == ["free", "standard", "enterprise", "research"]
-    assert "&quot;research&quot;" in (await http.get("/docs")).text
+    assert "&quot;research&quot;" in (await http.get("/docs/api/api-keys")).text
 
 
 async def test_an_unknown_tier_is_refused_with_those_that_there_are(http):

@@ -1,5 +1,6 @@
 """The OpenAPI document: valid, whole, and true of what every operation answers."""
 
+import re
 import time
 from functools import cached_property
 
@@ -9,8 +10,10 @@ from openapi_spec_validator import validate
 from starlette.routing import Route
 
 from serve_app.asgi import ROUTES
+from serve_app.documentation.document import create_document
+from serve_app.documentation.fields import FieldReader
 from serve_app.operations.safety.moderation import ModerationConfig
-from serve_app.routes.documentation import create_document
+from serve_app.schemas.chat import ChatRequest
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET
 from tests.contract.http.documented import DocumentedApp, document
 from tests.contract.http.file_search_calls import store
@@ -62,7 +65,7 @@ class Caller:
         """Return what is answered, as JSON where it is."""
         client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=self._app), base_url="http://manta.test")
         async with client:
-            client.headers["authorization"] = f"Bearer {self.secret}"
+            client.headers.update({"authorization": f"Bearer {self.secret}", "accept-encoding": "identity"})
             answer = await client.request(method, path, **more)
         assert answer.status_code == status, answer.text
         return answer.json() if answer.headers["content-type"] == "application/json" else answer
@@ -104,6 +107,66 @@ def test_answers_are_whole():
     schemas = document()["components"]["schemas"]
     assert len(schemas["Response"]["properties"]) > 30
     assert {"created_at", "request_counts", "usage"} <= set(schemas["Batch"]["properties"])
+
+
+def schemas_of_requests():
+    """Return every schema that a request's body refers to, by name."""
+    schemas, found, pending = document()["components"]["schemas"], {}, []
+    for operations in document()["paths"].values():
+        for operation in operations.values():
+            pending += [body["schema"] for body in operation.get("requestBody", {}).get("content", {}).values()]
+    while pending:
+        for name in re.findall(r"#/components/schemas/([^']+)'", str(pending.pop())):
+            if name not in found:
+                found[name] = schemas[name]
+                pending.append(schemas[name])
+    return found
+
+
+def test_every_field_of_a_request_is_described():
+    bare = []
+    for name, schema in schemas_of_requests().items():
+        for field, about in schema.get("properties", {}).items():
+            inner = FieldReader(document()["components"]["schemas"]).field_of(field, about, is_required=False)
+            bare += [f"{name}.{field}"] if not inner.description and "const" not in about else []
+    assert bare == []
+
+
+def test_every_parameter_is_described():
+    parameters = [
+        (operation["operationId"], parameter)
+        for operations in document()["paths"].values()
+        for operation in operations.values()
+        for parameter in operation.get("parameters", ())
+    ]
+    assert len(parameters) > 100
+    assert [(name, one["name"]) for name, one in parameters if not one.get("description")] == []
+
+
+def test_required_fields_come_first_then_openais_then_vllms():
+    fields = document()["components"]["schemas"]["ChatRequest"]["properties"]
+    order = [(name not in ("model", "messages"), about.get("x-vllm", False)) for name, about in fields.items()]
+    assert order == sorted(order)
+    assert list(fields)[:3] == ["model", "messages", "temperature"]
+    assert fields["top_k"]["x-vllm"]
+
+
+def test_refused_fields_are_left_out():
+    fields = document()["components"]["schemas"]["ChatRequest"]["properties"]
+    assert {"audio", "vllm_xargs", "chat_template"}.isdisjoint(fields)
+    assert {"audio", "vllm_xargs", "chat_template"} <= set(ChatRequest.model_fields)
+
+
+def test_names_hold_no_modules():
+    assert [name for name in document()["components"]["schemas"] if "__" in name or len(name) > 60] == []
+
+
+def test_operations_have_a_short_summary_a_resource_and_an_id_of_their_own():
+    operations = [one for methods in document()["paths"].values() for one in methods.values()]
+    tags = {tag["name"] for tag in document()["tags"] if tag["description"]}
+    assert [one["summary"] for one in operations if len(one["summary"]) > 60 or one["summary"].endswith(".")] == []
+    assert [one["tags"] for one in operations if not tags.issuperset(one["tags"])] == []
+    assert len({one["operationId"] for one in operations}) == len(operations)
 
 
 async def test_models(call):
