@@ -124,6 +124,11 @@ class _Renderer(RendererHTML):
         number = env["codes"] = env.get("codes", 0) + 1
         return code_block(tokens[index].content.rstrip("\n"), tokens[index].info.strip() or "text", f"code-{number}")
 
+    def heading_close(self, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+        anchor = escape(str(tokens[index - 2].attrGet("id")))
+        link = f'<a class="anchor" href="#{anchor}" aria-label="Link to this section"></a>'
+        return f"{link if tokens[index].tag != 'h1' else ''}</{tokens[index].tag}>\n"
+
     def html_block(self, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
         return _COMMENT.sub("", tokens[index].content)
 

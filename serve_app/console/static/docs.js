@@ -27,12 +27,12 @@ const search = document.querySelector("[data-search]");
 const found = document.querySelector(".docs-search ul");
 let entries;
 function rank([title, about], words) {
-  const [name, rest] = [title.toLowerCase(), about.toLowerCase()];
+  const parts = title.toLowerCase().split(/[^a-z0-9]+/);
   let points = 0;
   for (const word of words) {
-    if (name.startsWith(word)) points += 4;
-    else if (name.includes(word)) points += 3;
-    else if (rest.includes(word)) points += 1;
+    if (parts.includes(word)) points += title.includes("_") ? 3 : 5;
+    else if (parts.some((part) => part.startsWith(word))) points += 3;
+    else if (`${title} ${about}`.toLowerCase().includes(word)) points += 1;
     else return 0;
   }
   return points;
