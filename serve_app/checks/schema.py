@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from deployments.config import Section
-from serve_app.checks.descriptions import meanings_of, summary_of
+from deployments.descriptions import meanings_of, summary_of
 from serve_app.checks.document import Pattern
 from serve_app.checks.sentences import models_in
 from serve_app.checks.shapes import SHAPES

@@ -27,7 +27,8 @@ GUIDE = "/docs/guide"
 _HERE = Path(__file__).parent
 _PAGES = _HERE / "docs"
 _NAVIGATION = _HERE / "mkdocs.yml"
-_FIRST = "Guides"
+_FIRST, _START = "Guides", "Start"
+_ATTRIBUTES = re.compile(r"\{ ?\.md-button(?P<main> \.md-button--primary)? ?\}")
 _COMMENT = re.compile(r"\s*<!--.*?-->\s*", re.DOTALL)
 
 
@@ -67,8 +68,11 @@ class Chapter:
 def read_chapters() -> tuple[Chapter, ...]:
     """Return all pages in the order of the navigation, the guides for clients first. Takes a second."""
     navigation = yaml.safe_load(_NAVIGATION.read_text(encoding="utf-8"))["nav"]
+    alone = {_START: [entry for entry in navigation if isinstance(entry, str)]}
     chapters = [
-        Chapter(title, tuple(_read(page) for page in pages)) for entry in navigation for title, pages in entry.items()
+        Chapter(title, tuple(_read(page) for page in pages))
+        for entry in (alone, *(entry for entry in navigation if not isinstance(entry, str)))
+        for title, pages in entry.items()
     ]
     return tuple(sorted(chapters, key=lambda chapter: chapter.title != _FIRST))
 
@@ -84,6 +88,7 @@ def _read(page: str) -> Guide:
     environment: dict[str, Any] = {"page": page}
     tokens = markdown.parse(text, environment)
     headings = _give_anchors(tokens)
+    _read_buttons(tokens)
     paragraph = next((i for i, token in enumerate(tokens) if token.type == "paragraph_open"), None)
     summary = "" if paragraph is None else _plain(tokens[paragraph + 1])
     html = markdown.renderer.render(tokens, markdown.options, environment)
@@ -97,12 +102,28 @@ def _give_anchors(tokens: Sequence[Token]) -> list[Heading]:
     for token, content in pairwise(tokens):
         if token.type == "heading_open":
             text = _plain(content)
-            anchor = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", text).strip().lower())
+            anchor = slug(text)
             taken[anchor] = taken.get(anchor, -1) + 1
             anchor += f"_{taken[anchor]}" if taken[anchor] else ""
             token.attrSet("id", anchor)
             headings.append(Heading(int(token.tag[1:]), text, anchor))
     return headings
+
+
+def _read_buttons(tokens: Sequence[Token]) -> None:
+    """Make buttons of the links that are buttons in mkdocs's theme, by the attributes after them."""
+    for token in tokens:
+        link = None
+        for one in token.children or ():
+            link = one if one.type == "link_open" else link
+            if link is not None and one.type == "text" and (found := _ATTRIBUTES.match(one.content)):
+                link.attrSet("class", "button main" if found["main"] else "button")
+                one.content = one.content[found.end() :]
+
+
+def slug(text: str) -> str:
+    """Return the id that mkdocs gives a heading."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", text).strip().lower())
 
 
 def _plain(token: Token) -> str:

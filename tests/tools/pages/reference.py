@@ -50,10 +50,11 @@ code.
 """
 _API = """# API
 
-A running service describes itself: `GET /docs` is a page with every parameter, `GET /openapi.json` the same as an
-OpenAPI 3.1 document. Neither needs a key.
+A running service describes itself: `/docs` is a reference with every field, examples in curl, Python and Node, and a
+form to try each route; `/docs/guide` has these pages; `/openapi.json` is an OpenAPI 3.1 document. None of them needs a
+key.
 
-The base URL of a client is the service's address followed by `/v1`. All paths but those two, `/livez`, `/readyz`,
+The base URL of a client is the service's address followed by `/v1`. All paths but those, `/livez`, `/readyz`,
 `/health`, `/ping` and `/metrics` need the header `Authorization: Bearer KEY`. `/metrics` is not on the clients' port.
 
 | method | path | does |

@@ -1,5 +1,6 @@
 """The reference page of the settings, from the configuration's models."""
 
+import enum
 import types
 import typing
 from collections.abc import Iterator
@@ -10,8 +11,9 @@ from pydantic import BaseModel, RootModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from serve_app.checks.descriptions import meanings_of, summary_of
+from deployments.descriptions import meanings_of, summary_of
 from serve_app.config import ServiceConfig
+from serve_app.documentation.guides import slug
 from tests.tools.pages.tables import cell, plain
 
 _INTRODUCTION = """# Settings
@@ -43,12 +45,18 @@ def render_settings() -> str:
         for (name, field), inner in zip(model.model_fields.items(), kinds, strict=True):
             path_of = _path_of(path, name, _unwrapped(field.annotation), is_shared=kinds.count(inner) > 1)
             pending += [(path_of if len(inner) == 1 else f"{path_of} ({_tag(kind)})", kind) for kind in inner]
-            linked = ", ".join(f"See `{path_of}`" if len(inner) == 1 else f"`{_tag(kind)}`" for kind in inner[:3])
+            linked = ", ".join(_link(path_of, kind, is_only=len(inner) == 1) for kind in inner[:3])
             meaning = ". ".join(filter(None, [meanings.get(name, "").rstrip("."), linked])) or " "
             row = (f"`{name}`", _type_name(field), _default(field), meaning)
             parts.append("| " + " | ".join(cell(text) for text in row) + " |")
         parts.append("")
     return "\n".join(parts)
+
+
+def _link(path: str, model: type[BaseModel], *, is_only: bool) -> str:
+    """Return a link to the section of a model; one of several is called by its name."""
+    heading = path if is_only else f"{path} ({_tag(model)})"
+    return f"See [`{path}`](#{slug(heading)})" if is_only else f"[`{_tag(model)}`](#{slug(heading)})"
 
 
 def _sections_in(annotation: Any) -> list[type[BaseModel]]:
@@ -116,13 +124,16 @@ def _name_of(annotation: Any) -> str:
         names = dict.fromkeys(_name_of(kind) for kind in inner if kind is not types.NoneType)
         return " or ".join(names)
     if origin in (tuple, list, frozenset):
-        return f"list of {_name_of(inner[0])}"
+        return f"list of {_name_of(inner[0])}{'s' if _name_of(inner[0]) == 'name' else ''}"
     if origin is dict or annotation is dict:
         return "mapping"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "reference" if annotation.__name__.endswith("Reference") else "section"
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return "name"
     names = {str: "text", int: "integer", float: "number", bool: "true or false", Path: "path"}
-    return names.get(annotation, getattr(annotation, "__name__", str(annotation))).replace("Network", " network")
+    name = names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+    return name.replace("Network", " network").replace("HttpUrl", "URL")
 
 
 def _default(field: FieldInfo) -> str:
@@ -130,7 +141,8 @@ def _default(field: FieldInfo) -> str:
     if value is PydanticUndefined:
         return "required"
     if isinstance(value, RootModel):
-        return f"`{plain(value.model_dump(mode='json'))}`"
+        shown = value.model_dump(mode="json")
+        return f"`{plain(shown)}`" if len(plain(shown)) <= 120 else ", ".join(f"`{name}`" for name in shown)
     if isinstance(value, BaseModel):
         return _default_section(value)
     if value is None:
@@ -141,8 +153,8 @@ def _default(field: FieldInfo) -> str:
 
 
 def _default_section(value: BaseModel) -> str:
-    """Return the default of a section: "its own" where it is what its settings' defaults make."""
+    """Return the default of a section; a reference to the section where each setting has its own default."""
     required = any(field.is_required() for field in type(value).model_fields.values())
     if not required and value == type(value)():
-        return "its own"
+        return "the section's defaults"
     return f"`{plain(value.model_dump(mode='json', exclude_none=True))}`"

@@ -1,6 +1,7 @@
 """The guides: every page, its links and its code."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ GUIDES = {guide.address: guide for chapter in read_chapters() for guide in chapt
 
 def test_every_page_of_the_navigation_is_there_and_the_guides_come_first() -> None:
     navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    pages = [page for entry in navigation for chapter in entry.values() for page in chapter]
+    chapters = [[[entry]] if isinstance(entry, str) else entry.values() for entry in navigation]
+    pages = [page for chapter in chapters for part in chapter for page in part]
     assert sorted(GUIDES) == sorted(f"{GUIDE}/{page.removesuffix('.md')}" for page in pages)
     assert read_chapters()[0].title == "Guides"
 
@@ -56,6 +58,20 @@ def test_pages_run_no_script_and_load_nothing_from_elsewhere() -> None:
 def test_code_and_descriptions_are_escaped() -> None:
     assert "&lt;b&gt;" in code_block("<b>", "text", "a")
     assert inline("`a` <b>") == "<code>a</code> &lt;b&gt;"
+
+
+def test_links_that_are_buttons_look_so() -> None:
+    html = GUIDES[f"{GUIDE}/index"].html
+    assert f'<a href="{GUIDE}/quickstart" class="button main">' in html
+    assert "md-button" not in html
+
+
+def test_a_wheel_contains_the_pages() -> None:
+    package = ROOT / "serve_app" / "documentation"
+    assert (package / "docs").resolve() == ROOT / "docs"
+    assert (package / "mkdocs.yml").resolve() == ROOT / "mkdocs.yml"
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    assert data["serve_app.documentation"] == ["mkdocs.yml", "docs/**/*"]
 
 
 def test_only_pictures_of_pages_are_served() -> None:
