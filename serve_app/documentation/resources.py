@@ -39,6 +39,9 @@ RESOURCES = (
         ("/v1/conversations",),
         "guides/responses",
     ),
+    Resource(
+        "Messages", "The same answers in the format of Anthropic's Messages API.", ("/v1/messages",), "guides/clients"
+    ),
     Resource("Completions", "The continuation of a plain text.", ("/v1/completions",), "guides/chat"),
     Resource("Embeddings", "Vectors for texts.", ("/v1/embeddings",), "guides/embeddings"),
     Resource(

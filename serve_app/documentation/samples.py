@@ -1,7 +1,7 @@
 """Examples of requests in curl, Python and Node.
 
 They are derived from the contracts of endpoints: the method, the path, and the example of the body or the query. Where
-the `openai` libraries have a method for a route, Python and Node call it.
+the libraries of OpenAI or Anthropic have a method for a route, Python and Node call it.
 """
 
 import json
@@ -16,6 +16,8 @@ from serve_app.routes.endpoint import Contract
 Json = dict[str, Any]
 
 METHODS = {
+    "POST /v1/messages": "messages.create",
+    "POST /v1/messages/count_tokens": "messages.count_tokens",
     "POST /v1/chat/completions": "chat.completions.create",
     "POST /v1/completions": "completions.create",
     "POST /v1/embeddings": "embeddings.create",
@@ -76,18 +78,21 @@ METHODS = {
     "POST /v1/vector_stores/{vector_store_id}/file_batches/{batch_id}/cancel": "vector_stores.file_batches.cancel",
     "GET /v1/vector_stores/{vector_store_id}/file_batches/{batch_id}/files": "vector_stores.file_batches.list_files",
 }
-"""The methods of the `openai` package for routes."""
+"""The methods of the `openai` and `anthropic` packages for routes."""
 
-_PYTHON = """from openai import OpenAI
+_ANTHROPIC = "/v1/messages"
+_PYTHON = """from {python} import {client}
 
-client = OpenAI()  # Reads OPENAI_BASE_URL and OPENAI_API_KEY.
+client = {client}()  # Reads {prefix}_BASE_URL and {prefix}_API_KEY.
 answer = {call}
 print(answer)"""
-_NODE = """import OpenAI from "openai";{imports}
+_NODE = """import {client} from "{node}";{imports}
 
-const client = new OpenAI(); // Reads OPENAI_BASE_URL and OPENAI_API_KEY.
+const client = new {client}(); // Reads {prefix}_BASE_URL and {prefix}_API_KEY.
 const answer = await {call};
 console.log(answer);"""
+_OPENAI_LIBRARY = {"python": "openai", "node": "openai", "client": "OpenAI", "prefix": "OPENAI"}
+_ANTHROPIC_LIBRARY = {"python": "anthropic", "node": "@anthropic-ai/sdk", "client": "Anthropic", "prefix": "ANTHROPIC"}
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
@@ -106,6 +111,10 @@ def samples_of(method: str, path: str, contract: Contract) -> list[Json]:
         sources.append(("python", "Python", _python(method, path, values, query)))
         sources.append(("javascript", "Node", _node(method, path, values, query)))
     return [{"lang": lang, "label": label, "source": source} for lang, label, source in sources]
+
+
+def _library_for(path: str) -> dict[str, str]:
+    return _ANTHROPIC_LIBRARY if path.startswith(_ANTHROPIC) else _OPENAI_LIBRARY
 
 
 def _curl(method: str, path: str, contract: Contract, values: Json, query: Json) -> str:
@@ -132,11 +141,11 @@ def _python(method: str, path: str, values: Json, query: Json) -> str:
         filled = _PARAMETER.sub(lambda name: name[1].upper(), path.removeprefix("/v1"))
         options = {"body": values} if method == "POST" else {"options": {"params": query}} if query else {}
         given = [json.dumps(filled), "cast_to=object", *(f"{name}={_literal(one)}" for name, one in options.items())]
-        return _PYTHON.format(call=_spread(f"client.{method.lower()}", given))
+        return _PYTHON.format(**_library_for(path), call=_spread(f"client.{method.lower()}", given))
     given = [json.dumps(last.upper())] if last else []
     given += [f"{name}={_literal(value)}" for name, value in {**values, **query}.items()]
     given += [f"{name}={json.dumps(name.upper())}" for name in others]
-    return _PYTHON.format(call=_spread(f"client.{known}", given))
+    return _PYTHON.format(**_library_for(path), call=_spread(f"client.{known}", given))
 
 
 def _spread(function: str, given: list[str]) -> str:
@@ -165,12 +174,12 @@ def _node(method: str, path: str, values: Json, query: Json) -> str:
         filled = _PARAMETER.sub(lambda name: name[1].upper(), path.removeprefix("/v1"))
         options = {"body": values} if method == "POST" else {"query": query} if query else {}
         given = [json.dumps(filled), *([_script(options)] if options else [])]
-        return _NODE.format(imports="", call=f"client.{method.lower()}({', '.join(given)})")
+        return _NODE.format(**_library_for(path), imports="", call=f"client.{method.lower()}({', '.join(given)})")
     function = re.sub(r"_(\w)", lambda letter: letter[1].upper(), known)
     options = {**{name: name.upper() for name in others}, **values, **query}
     given = [*([json.dumps(last.upper())] if last else []), *([_script(options)] if options else [])]
     imports = '\nimport fs from "node:fs";' if any(_is_file(value) for value in values.values()) else ""
-    return _NODE.format(imports=imports, call=f"client.{function}({', '.join(given)})")
+    return _NODE.format(**_library_for(path), imports=imports, call=f"client.{function}({', '.join(given)})")
 
 
 def _script(value: Json) -> str:

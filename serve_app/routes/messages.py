@@ -42,7 +42,10 @@ class TokenCount(TypedDict):
 
 @answers(Message, body=MessagesRequest, events=MessageEvent)
 async def create_message(request: Request) -> ASGIApp:
-    """Create a message, in the format of Anthropic's Messages API."""
+    """Create a message.
+
+    Anthropic's Messages API. With `stream`, the answer comes as server-sent events while the model writes it.
+    """
     services, trace = services_of(request), trace_of(request)
     operation = services.operations.messages
     async with admitted(request, Operation.CHAT) as (principal, ticket):
@@ -56,7 +59,10 @@ async def create_message(request: Request) -> ASGIApp:
 
 @answers(TokenCount, body=CountTokensRequest)
 async def count_message_tokens(request: Request) -> Response:
-    """Count the tokens of a prompt, in the format of Anthropic's Messages API."""
+    """Count the tokens of a message.
+
+    Anthropic's Messages API. Nothing is generated.
+    """
     principal = await caller(request, Operation.CHAT)
     body = await parse_body(await request.body(), CountTokensRequest)
     outcome = services_of(request).operations.messages.count(body, principal, request_id=trace_of(request).request_id)

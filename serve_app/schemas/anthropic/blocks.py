@@ -14,13 +14,22 @@ Text = Annotated[str, Tag("?string")]
 
 
 class Block(WireModel):
-    """A part of a message. `cache_control` has no effect: the cache here finds the prefixes of prompts itself."""
+    """A part of a message. `cache_control` has no effect: the cache here finds the prefixes of prompts itself.
+
+    Args:
+        cache_control: accepted for compatibility; has no effect.
+    """
 
     cache_control: dict[str, Any] | None = None
 
 
 class TextBlock(Block):
-    """Text."""
+    """Text.
+
+    Args:
+        text: the text.
+        citations: accepted from answers; has no effect.
+    """
 
     type: Literal["text"]
     text: str
@@ -28,7 +37,16 @@ class TextBlock(Block):
 
 
 class Source(WireModel):
-    """The content of an image or a document: in base64, or text."""
+    """The content of an image or a document: in base64, or text.
+
+    Args:
+        type: `base64` for an image, `text` for a document; others are not supported.
+        media_type: the media type, such as `image/png`.
+        data: the content: base64, or text.
+        url: not supported: the service downloads nothing.
+        file_id: not supported.
+        content: not supported.
+    """
 
     type: Literal["base64", "text", "url", "file", "content"]
     media_type: str | None = None
@@ -69,7 +87,13 @@ class ImageBlock(Block):
 
 
 class DocumentBlock(Block):
-    """A document of text."""
+    """A document of text.
+
+    Args:
+        title: the document's title, for the model.
+        context: what the document is, for the model.
+        citations: accepted for compatibility; has no effect.
+    """
 
     type: Literal["document"]
     source: Source
@@ -89,7 +113,12 @@ class DocumentBlock(Block):
 
 
 class ThinkingBlock(Block):
-    """The model's reasoning, as it was answered."""
+    """The model's reasoning, as it was answered.
+
+    Args:
+        thinking: the reasoning.
+        signature: the signature, as an answer has it.
+    """
 
     type: Literal["thinking"]
     thinking: str
@@ -97,14 +126,25 @@ class ThinkingBlock(Block):
 
 
 class RedactedThinkingBlock(Block):
-    """Reasoning that another service sealed. It is left out."""
+    """Reasoning that another service sealed. It is left out.
+
+    Args:
+        data: the sealed reasoning.
+    """
 
     type: Literal["redacted_thinking"]
     data: str
 
 
 class ToolUseBlock(Block):
-    """A call that the model made."""
+    """A call that the model made.
+
+    Args:
+        id: the id of the call, which its result refers to.
+        name: the tool's name.
+        input: the arguments.
+        caller: accepted from answers; has no effect.
+    """
 
     type: Literal["tool_use"]
     id: Annotated[str, Field(min_length=1, max_length=256)]
@@ -114,7 +154,11 @@ class ToolUseBlock(Block):
 
 
 class ToolReferenceBlock(Block):
-    """A tool that a search has found: the model may use it from here on."""
+    """A tool that a search has found: the model may use it from here on.
+
+    Args:
+        tool_name: the tool's name.
+    """
 
     type: Literal["tool_reference"]
     tool_name: str
@@ -128,7 +172,13 @@ ResultParts = Annotated[
 
 
 class ToolResultBlock(Block):
-    """The result of a call."""
+    """The result of a call.
+
+    Args:
+        tool_use_id: the id of the call that this is the result of.
+        content: the result: a text, or blocks.
+        is_error: whether the call failed.
+    """
 
     type: Literal["tool_result"]
     tool_use_id: Annotated[str, Field(min_length=1, max_length=256)]
@@ -150,21 +200,33 @@ TextBlocks = Annotated[list[TextBlock], Field(fail_fast=True), Tag("?array of ob
 
 
 class UserTurn(WireModel):
-    """A message of the user, with the results of calls."""
+    """A message of the user, with the results of calls.
+
+    Args:
+        content: what the user says: a text, or blocks.
+    """
 
     role: Literal["user"]
     content: Text | UserBlocks
 
 
 class AssistantTurn(WireModel):
-    """A message of the model."""
+    """A message of the model.
+
+    Args:
+        content: what the model said: a text, or blocks.
+    """
 
     role: Literal["assistant"]
     content: Text | AssistantBlocks
 
 
 class SystemTurn(WireModel):
-    """Instructions in the middle of a conversation."""
+    """Instructions in the middle of a conversation.
+
+    Args:
+        content: the instructions: a text, or blocks.
+    """
 
     role: Literal["system"]
     content: Text | TextBlocks

@@ -3,7 +3,7 @@
 Fields that cannot change an answer here are accepted. Unknown ones are refused by name.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -18,6 +18,17 @@ class Tool(Block):
     """A tool that the client runs; `input_schema` is a JSON schema.
 
     With `defer_loading` the model sees it once a search has found it.
+
+    Args:
+        type: may be left out.
+        name: the tool's name.
+        description: what the tool does, for the model.
+        input_schema: a JSON schema of the arguments, which are an object.
+        strict: makes the arguments always fit the schema.
+        defer_loading: hides the tool from the model until a search has found it.
+        eager_input_streaming: accepted for compatibility; has no effect.
+        allowed_callers: accepted for compatibility; has no effect.
+        input_examples: accepted for compatibility; has no effect.
     """
 
     type: Literal["custom"] | None = None
@@ -32,7 +43,14 @@ class Tool(Block):
 
 
 class ToolChoice(WireModel):
-    """Whether the model calls tools, and which one."""
+    """Whether the model calls tools, and which one.
+
+    Args:
+        type: `auto` lets the model decide, `any` forces a call, `tool` forces one of the named tool, `none` forbids
+            calls.
+        name: the tool to call, with the type `tool`.
+        disable_parallel_tool_use: whether an answer has at most one call.
+    """
 
     type: Literal["auto", "any", "tool", "none"]
     name: ToolName | None = None
@@ -40,7 +58,13 @@ class ToolChoice(WireModel):
 
 
 class Thinking(WireModel):
-    """Whether the model reasons before it answers, for how many tokens, and whether the client sees it."""
+    """Whether the model reasons before it answers, for how many tokens, and whether the client sees it.
+
+    Args:
+        type: `enabled` and `adaptive` let the model reason, `disabled` does not.
+        budget_tokens: how many tokens the reasoning may take.
+        display: whether the answer shows the reasoning.
+    """
 
     type: Literal["enabled", "adaptive", "disabled"]
     budget_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
@@ -48,7 +72,11 @@ class Thinking(WireModel):
 
 
 class OutputFormat(WireModel):
-    """The form of the answer: JSON that follows a schema."""
+    """The form of the answer: JSON that follows a schema.
+
+    Args:
+        definition: the JSON schema.
+    """
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -57,14 +85,28 @@ class OutputFormat(WireModel):
 
 
 class OutputConfig(WireModel):
-    """How much effort an answer is worth, and its form."""
+    """How much effort an answer is worth, and its form.
+
+    Args:
+        effort: how much the model reasons before it answers.
+        format: the form of the answer.
+    """
 
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     format: OutputFormat | None = None
 
 
 class PromptedMessages(OperationRequest):
-    """A conversation, and the tools in it."""
+    """A conversation, and the tools in it.
+
+    Args:
+        messages: the conversation so far, oldest message first.
+        system: instructions for the model: a text, or text blocks.
+        tools: the tools that the model may call.
+        cache_control: accepted for compatibility; has no effect.
+        context_management: accepted for compatibility; has no effect.
+        speed: accepted for compatibility; has no effect.
+    """
 
     model: ModelId
     messages: Turns
@@ -81,7 +123,25 @@ class PromptedMessages(OperationRequest):
 
 
 class MessagesRequest(PromptedMessages):
-    """A request for the next message of the model."""
+    """A request for the next message of the model.
+
+    Args:
+        max_tokens: the max tokens of the answer, reasoning included.
+        stream: returns the answer as server-sent events while the model writes it.
+        temperature: how random the text is; 0 always takes the most likely token.
+        top_k: samples among this number of most likely tokens; 0 turns it off.
+        stop_sequences: texts at which the answer ends.
+        metadata: accepted for compatibility; has no effect.
+        service_tier: accepted for compatibility; has no effect.
+        inference_geo: accepted for compatibility; has no effect.
+        diagnostics: accepted for compatibility; has no effect.
+    """
+
+    example: ClassVar[dict[str, Any]] = {
+        "model": "manta/demo-chat",
+        "max_tokens": 64,
+        "messages": [{"role": "user", "content": "What is a batch?"}],
+    }
 
     max_tokens: MaxTokens
     stream: bool | None = False
@@ -99,3 +159,8 @@ class MessagesRequest(PromptedMessages):
 
 class CountTokensRequest(PromptedMessages):
     """A request for the number of tokens of a prompt."""
+
+    example: ClassVar[dict[str, Any]] = {
+        "model": "manta/demo-chat",
+        "messages": [{"role": "user", "content": "What is a batch?"}],
+    }

@@ -15,7 +15,17 @@ _FINGERPRINT_CHARS = 8
 
 
 class FunctionTool(WireModel):
-    """A function that the client runs when the model asks for it; `parameters` is a JSON schema."""
+    """A function that the client runs when the model asks for it; `parameters` is a JSON schema.
+
+    Args:
+        name: the function's name.
+        description: what the function does, for the model.
+        parameters: a JSON schema of the arguments, which are an object.
+        strict: makes the arguments always fit the schema.
+        output_schema: accepted for compatibility; has no effect.
+        allowed_callers: accepted for compatibility; has no effect.
+        defer_loading: accepted for compatibility; has no effect.
+    """
 
     type: Literal["function"]
     name: Name
@@ -28,7 +38,13 @@ class FunctionTool(WireModel):
 
 
 class NamespaceTool(WireModel):
-    """A group of functions, such as those of an MCP server that the client runs. A call names both."""
+    """A group of functions, such as those of an MCP server that the client runs. A call names both.
+
+    Args:
+        name: the name of the group.
+        description: what the group is for, for the model.
+        tools: the functions of the group.
+    """
 
     type: Literal["namespace"]
     name: Name

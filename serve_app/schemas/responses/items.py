@@ -211,7 +211,15 @@ else:
 
 
 class ExternalItem(WireModel):
-    """A call of a tool that does not run here, or its output, with the fields that the tool gave it."""
+    """A call of a tool that does not run here, or its output, with the fields that the tool gave it.
+
+    Args:
+        type: the kind of call or output.
+        call_id: the id of the call, which its output refers to.
+        status: the state of the call.
+        name: the tool's name.
+        namespace: the group that the tool belongs to.
+    """
 
     model_config = ConfigDict(extra="allow")
 

@@ -5,7 +5,7 @@ They have every field of OpenAI's schema. Fields that would change the answer an
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, Tag, model_validator
+from pydantic import Field, Tag, model_validator
 
 from serve_app.schemas.base import (
     CacheKey,
@@ -15,7 +15,6 @@ from serve_app.schemas.base import (
     MaxTokens,
     Metadata,
     ModelId,
-    Name,
     OperationRequest,
     Penalty,
     Refused,
@@ -34,8 +33,8 @@ from serve_app.schemas.engine_options import SamplingOptions
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.responses.functions import check_functions, functions_of
 from serve_app.schemas.responses.items import CompactionTrigger, Input
+from serve_app.schemas.responses.text import JsonSchemaFormat, TextConfig
 from serve_app.schemas.responses.tools import ToolChoice, Tools, check_tool_choice, check_tools
-from serve_app.schemas.structured_outputs import JsonObjectFormat, TextFormat
 from serve_app.schemas.tools import check_parameters
 
 Id = Annotated[str, Field(min_length=1, max_length=128)]
@@ -49,37 +48,6 @@ Include = Literal[
     "reasoning.encrypted_content",
     "message.output_text.logprobs",
 ]
-
-
-class JsonSchemaFormat(WireModel):
-    """JSON that follows a schema.
-
-    Args:
-        name: a name for the schema.
-        definition: the JSON schema.
-        description: what the answer is for.
-        strict: keeps to OpenAI's subset of schemas, and refuses a schema outside of it.
-    """
-
-    model_config = ConfigDict(serialize_by_alias=True)
-
-    type: Literal["json_schema"]
-    name: Name
-    definition: dict[str, Any] = Field(alias="schema")
-    description: str | None = None
-    strict: bool | None = None
-
-
-class TextConfig(WireModel):
-    """The form that the text of the answer must have.
-
-    Args:
-        format: text, any JSON object, or JSON that fits a schema.
-        verbosity: accepted for compatibility; has no effect.
-    """
-
-    format: Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")] | None = None
-    verbosity: Literal["low", "medium", "high"] | None = None
 
 
 class Reasoning(WireModel):
@@ -110,7 +78,11 @@ class ResponseStreamOptions(WireModel):
 
 
 class ContextManagement(WireModel):
-    """When the conversation is compacted before the model continues it: by default at 80 % of the model's context."""
+    """When the conversation is compacted before the model continues it: by default at 80 % of the model's context.
+
+    Args:
+        compact_threshold: the number of tokens beyond which the conversation is compacted.
+    """
 
     type: Literal["compaction"]
     compact_threshold: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
@@ -192,6 +164,7 @@ class ResponseRequest(SamplingOptions, PromptedRequest):
         frequency_penalty: above 0, tokens become less likely the more often they have appeared.
         max_output_tokens: the max tokens of the response, reasoning included.
         max_tool_calls: how many calls of the service's own tools the response may make.
+        context_management: compacts the conversation when it becomes too long.
         include: what the response contains in addition, such as the outputs of code.
         store: whether the response is stored, so that it can be read and continued later.
         stream: returns the response as server-sent events while it is written.

@@ -1,10 +1,11 @@
-"""Examples of requests: the bodies are valid, the calls are those of the `openai` package."""
+"""Examples of requests: the bodies are valid, the calls are those of the libraries."""
 
 import ast
 import inspect
 import subprocess
 from operator import attrgetter
 
+import anthropic
 import openai
 import pytest
 from pydantic import BaseModel
@@ -19,7 +20,10 @@ OPERATIONS = [
     for route in ROUTES
     for method in sorted(set(route.methods or ()) - {"HEAD"})
 ]
-CLIENT = openai.OpenAI(api_key="sk-test", base_url="http://127.0.0.1:1/v1")
+CLIENTS = {
+    "OpenAI": openai.OpenAI(api_key="sk-test", base_url="http://127.0.0.1:1/v1"),
+    "Anthropic": anthropic.Anthropic(api_key="sk-test", base_url="http://127.0.0.1:1"),
+}
 
 
 BODIES = [*dict.fromkeys(contract.body for _, _, contract in OPERATIONS if contract.body is not None)]
@@ -40,7 +44,8 @@ def test_methods_are_those_of_the_package_and_take_the_example(operation: str) -
     python = next(one["source"] for one in samples_of(method, path, contract) if one["label"] == "Python")
     call = next(node.value for node in ast.walk(ast.parse(python)) if isinstance(node, ast.Assign) and node.lineno > 3)
     assert isinstance(call, ast.Call)
-    function = attrgetter(METHODS[operation])(CLIENT)
+    client = next(client for name, client in CLIENTS.items() if f"import {name}\n" in python)
+    function = attrgetter(METHODS[operation])(client)
     keywords = {keyword.arg: None for keyword in call.keywords if keyword.arg is not None}
     inspect.signature(function).bind(*call.args, **keywords)
     assert ast.unparse(call.func) == f"client.{METHODS[operation]}"

@@ -19,12 +19,8 @@ from serve_app.operations.responses.tools.tool_set import OfferedFunction, funct
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.responses.functions import ClientFunction, find_function, functions_of
 from serve_app.schemas.responses.mcp import AllowedMcp, McpChoice
-from serve_app.schemas.responses.request import (
-    JsonSchemaFormat,
-    PromptedRequest,
-    ResponseRequest,
-    TextConfig,
-)
+from serve_app.schemas.responses.request import PromptedRequest, ResponseRequest
+from serve_app.schemas.responses.text import JsonSchemaFormat, TextConfig
 from serve_app.schemas.responses.tools import AllowedTools, BuiltInChoice, NamedChoice
 from serve_app.validation.violations import translate_violation
 

@@ -12,12 +12,8 @@ from serve_app.operations.responses.prompt.history import Message, ServerRun
 from serve_app.operations.responses.tools.tool_set import ToolSet
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.responses.functions import FunctionTool, NamespaceTool
-from serve_app.schemas.responses.request import (
-    JsonSchemaFormat,
-    Reasoning,
-    ResponseRequest,
-    TextConfig,
-)
+from serve_app.schemas.responses.request import Reasoning, ResponseRequest
+from serve_app.schemas.responses.text import JsonSchemaFormat, TextConfig
 from serve_app.schemas.responses.tools import Tool
 
 

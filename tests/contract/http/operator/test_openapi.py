@@ -29,6 +29,7 @@ MESSAGES = [{"role": "user", "content": "Say hello."}]
 MODELS = ("/v1/chat", "/v1/completions", "/v1/embeddings", "/v1/models")
 TOKENS = ("/tokenize", "/v1/tokenize", "/detokenize", "/v1/detokenize")
 MODERATIONS = "/v1/moderations"
+ANTHROPIC = "/v1/messages"
 SCORES = ("/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score")
 PAGES = ("/openapi.json", "/docs", "/livez", "/readyz", "/health", "/ping", "/metrics")
 KEPT = (
@@ -92,7 +93,10 @@ def test_the_document_is_valid():
 
 
 def test_every_operation_is_called_below():
-    assert all(path.startswith((*MODELS, *TOKENS, *SCORES, MODERATIONS, *PAGES, *KEPT)) for path in document()["paths"])
+    assert all(
+        path.startswith((*MODELS, *TOKENS, *SCORES, MODERATIONS, ANTHROPIC, *PAGES, *KEPT))
+        for path in document()["paths"]
+    )
 
 
 def test_a_route_says_what_it_answers():
@@ -193,6 +197,14 @@ async def test_tokens_and_scores(call):
             await call("POST", path, json={"model": EMBEDDING_MODEL, query: "q", "documents": documents})
     await call("POST", "/v1/rerank", 400, json={"model": MODEL, "query": "q", "documents": ["a"]})
     call.has_had_every_answer(*TOKENS, *SCORES)
+
+
+async def test_messages(call):
+    body = {"model": MODEL, "messages": MESSAGES}
+    await call("POST", ANTHROPIC, json={**body, "max_tokens": 8})
+    await call("POST", ANTHROPIC, json={**body, "max_tokens": 8, "stream": True})
+    await call("POST", f"{ANTHROPIC}/count_tokens", json=body)
+    call.has_had_every_answer(ANTHROPIC)
 
 
 async def test_moderations(call, world):
