@@ -154,7 +154,7 @@ class _Renderer(RendererHTML):
         return _COMMENT.sub("", tokens[index].content)
 
     def table_open(self, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-        return '<div class="table"><table>'
+        return '<div class="wide"><table>'
 
     def table_close(self, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
         return "</table></div>"

@@ -145,7 +145,7 @@ def _default(field: FieldInfo) -> str:
         return f"`{plain(shown)}`" if len(plain(shown)) <= 120 else ", ".join(f"`{name}`" for name in shown)
     if isinstance(value, BaseModel):
         return _default_section(value)
-    if value is None:
+    if value is None or value == "":
         return "none"
     if isinstance(value, str) and len(value) > 60:
         return "a built-in text"

@@ -47,7 +47,7 @@ def test_a_page_has_coloured_code_with_a_button_and_no_comments() -> None:
     html = GUIDES[f"{GUIDE}/guides/chat"].html
     assert 'data-copy="code-1">Copy</button><pre id="code-1" tabindex="0"><span class="kn">from</span>' in html
     assert "<!--" not in html
-    assert '<div class="table"><table>' in html
+    assert '<div class="wide"><table>' in html
 
 
 def test_pages_run_no_script_and_load_nothing_from_elsewhere() -> None:
