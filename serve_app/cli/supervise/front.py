@@ -110,7 +110,8 @@ def describe_taken(port: int, http_port: int, run_dir: Path) -> str:
     taken = f"Port {port} is taken" if holder is None else f"Port {port} is taken by {holder}"
     if port == http_port:
         return f"{taken}. Stop that process, or choose another port: http_options.port, or manta serve --port."
-    return f"{taken}. The metrics of the front need it. Stop that process, or set {STATS_PORT_VARIABLE} to another port."
+    instead = f"set {STATS_PORT_VARIABLE} to another port"
+    return f"{taken}. The load balancer's metrics need it. Stop that process, or {instead}."
 
 
 def choose_tls(
