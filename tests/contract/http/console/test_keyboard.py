@@ -37,6 +37,7 @@ async def test_the_most_used_actions_need_no_mouse(site, secrets):
 
         # Signing in, the way past the navigation, and a page by its link.
         await browsing.open("/console/sign-in")
+        await reach(page, page.get_by_label("API key"))
         await page.keyboard.type(secrets["ops"])
         await page.keyboard.press("Enter")
         await page.get_by_role("heading", name="Overview").wait_for()
