@@ -17,6 +17,11 @@ TokensPerMinute = Annotated[int, Field(ge=1, le=MAX_TOKENS_PER_MINUTE)]
 TierName = Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 
 
+def _leave_limits_out(schema: dict[str, Any]) -> None:
+    """Require no limit in the schema of a file: free, standard and enterprise have defaults for those left out."""
+    schema.pop("required", None)
+
+
 class TierLimits(Section):
     """The limits of a tier.
 
@@ -37,6 +42,8 @@ class TierLimits(Section):
         flex_token_weight: how much each token of a request with `service_tier: flex` counts.
         share: where several accounts want more of a model than there is, each gets tokens in proportion to this.
     """
+
+    model_config = ConfigDict(json_schema_extra=_leave_limits_out)
 
     requests_per_minute: RequestsPerMinute | None
     tokens_per_minute: TokensPerMinute | None
