@@ -29,10 +29,11 @@ document.addEventListener("click", (event) => {
   if ("closes" in button.dataset) button.closest("dialog").close();
   if (button.dataset.copy) copyText(document.getElementById(button.dataset.copy).textContent, button);
   if ("copyShown" in button.dataset) copyText(button.closest(".snippets").querySelector("pre:not([hidden])").textContent, button);
-  if (button.role === "tab") chooseTab(button);
+  if (button.matches(TAB)) chooseTab(button);
 });
 
 /* Tabs: the arrow keys move between them, and the language that was chosen last is kept for all pages. */
+const TAB = ".snippets [role=tab]";
 function chooseTab(tab) {
   for (const one of tab.parentElement.querySelectorAll("[role=tab]")) {
     one.setAttribute("aria-selected", String(one === tab));
@@ -43,7 +44,7 @@ function chooseTab(tab) {
 }
 document.addEventListener("keydown", (event) => {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  if (!step || event.target.role !== "tab") return;
+  if (!step || !event.target.matches(TAB)) return;
   const tabs = [...event.target.parentElement.querySelectorAll("[role=tab]")];
   const next = tabs[(tabs.indexOf(event.target) + step + tabs.length) % tabs.length];
   chooseTab(next);
@@ -122,7 +123,7 @@ function prepare() {
     }
   }
   const kept = localStorage.getItem("language");
-  for (const tab of document.querySelectorAll("[role=tab][aria-selected=false]")) {
+  for (const tab of document.querySelectorAll(`${TAB}[aria-selected=false]`)) {
     if (tab.textContent === kept) chooseTab(tab);
   }
 }
