@@ -205,6 +205,14 @@ GOLDEN = [
     (api.ClientGone(), 499, "invalid_request_error", "request_cancelled", None, "The request was cancelled"),
     (capacity.Unavailable("The state is away."), 503, "server_error", None, None, "The state is away."),
     (
+        capacity.ToolOff("The code interpreter is off."),
+        503,
+        "server_error",
+        "tool_off",
+        None,
+        "The code interpreter is off.",
+    ),
+    (
         capacity.EngineOverloaded(),
         503,
         "server_error",

@@ -18,7 +18,7 @@ def service(**parts: Any) -> ServiceConfig:
 
 LIMITS = ("requests_per_minute", "tokens_per_minute", "enqueued_tokens")
 
-FREE = {"calls_per_minute": 600, "file_bytes": 2**30, "item_bytes": 2**28, "stored_objects": 10_000}
+FREE = {"calls_per_minute": 600, "file_bytes": 2**30, "item_bytes": 2**28, "stored_objects": 10_000, "keys": 1}
 
 
 def limits(*values: int | None, **more: Any) -> TierLimits:
