@@ -80,7 +80,7 @@ const failing = [
   ["an unknown model", OpenAI.NotFoundError, "model_not_found", client(), { model: "none" }],
   ["a parameter out of range", OpenAI.BadRequestError, "decimal_above_max_value", client(), { model: MODEL, temperature: 3 }],
   ["an unknown parameter", OpenAI.BadRequestError, "unknown_parameter", client(), { model: MODEL, urgency: 1 }],
-  ["a full minute", OpenAI.RateLimitError, "rate_limit_exceeded", client(LIMITED_KEY), { model: MODEL, max_tokens: 5000 }],
+  ["a full minute", OpenAI.RateLimitError, "rate_limit_exceeded", client(LIMITED_KEY), { model: MODEL, max_tokens: 4000 }],
 ];
 for (const [what, kind, code, asked, body] of failing) {
   test(`${what} is refused with its class and code`, async () => {

@@ -15,6 +15,7 @@ MODEL_CALLS = {
     "/v1/chat/completions",
     "/v1/completions",
     "/v1/embeddings",
+    "/v1/messages",
     "/v1/moderations",
     "/v1/responses",
     "/v1/responses/input_tokens",
