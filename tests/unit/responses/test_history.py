@@ -1,5 +1,7 @@
 """From items to messages: whatever comes, the chat that results is one that the chat interface takes."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,3 +141,30 @@ def test_any_items_are_refused_or_a_chat_and_stay_one_when_they_are_cut(items, m
     assert all(message in kept for message in cut)  # In their order.
     if sum(map(message_tokens, told)) <= max_tokens:
         assert cut == told
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "id": "fc", "status": "completed"}],
+        [
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}], "id": "msg"},
+            {"type": "compaction", "text": "Said.", "id": "cmp"},
+        ],
+    ],
+    ids=["calls", "compactions"],
+)
+def test_very_many_items_are_read_quickly(turn):
+    started = time.perf_counter()
+    History(turn * 25_000)
+    assert time.perf_counter() - started < 5
+
+
+def test_each_compaction_leaves_its_summary_and_the_last_leaves_nothing_of_the_assistant():
+    def compaction(text):
+        return {"type": "compaction", "id": text, "text": text}
+
+    said = {"type": "message", "role": "assistant", "id": "m", "content": [{"type": "output_text", "text": "Said."}]}
+    items = [*items_of([user()]), said, compaction("one"), *items_of([user("b")]), said, compaction("two"), said]
+    shown = [(message["role"], message["content"].split("\n")[-1]) for message in History(items).messages()]
+    assert shown == [("user", "a"), ("system", "one"), ("user", "b"), ("system", "two"), ("assistant", "Said.")]

@@ -30,6 +30,8 @@ Message = dict[str, Any]
 CALL_WENT_WRONG = "The call failed:"
 NO_OUTPUT = "[The call has no output.]"
 _COMPACTED = "What was said before, in short:\n"
+_MAX_CALLS = 128
+"""Of one message: a chat with more is refused, so those beyond need not be read."""
 _MESSAGE_TOKENS = 4
 _IMAGE_TOKENS = 765
 
@@ -77,6 +79,7 @@ class History:
         self._waiting: dict[str, _Call] = {}
         self._requests: dict[str, _Call] = {}
         self._answered: set[str] = set()
+        self._last_compaction = max((i for i, item in enumerate(items) if item["type"] == "compaction"), default=-1)
         for index, item in enumerate(items):
             self._read(index, item)
 
@@ -99,7 +102,7 @@ class History:
             case kind if kind in EXTERNAL_ITEMS:
                 self._read_external(index, item)
             case "compaction":
-                self._compact(item["text"])
+                self._compact(index, item["text"])
             case "mcp_call" | "mcp_approval_request" | "mcp_approval_response":
                 self._read_remote(index, item)
             case _ if item["id"] in self._runs:
@@ -108,13 +111,17 @@ class History:
             case kind if kind in BUILT_IN_ITEMS and (shown := BUILT_IN_ITEMS[kind].show(item)) is not None:
                 self._add_run(item["id"], *shown)
 
-    def _compact(self, summary: str) -> None:
-        """Replace what the assistant said and did before by a summary; calls that have no output yet stay."""
-        self._entries = [
-            entry
-            for entry in self._entries
-            if not isinstance(entry, _AssistantMessage) or any(call.output is None for call in entry.calls)
-        ]
+    def _compact(self, index: int, summary: str) -> None:
+        """Replace what the assistant said and did before by a summary; calls that have no output yet stay.
+
+        The last compaction does so for all: an input may have very many.
+        """
+        if index == self._last_compaction:
+            self._entries = [
+                entry
+                for entry in self._entries
+                if not isinstance(entry, _AssistantMessage) or any(call.output is None for call in entry.calls)
+            ]
         self._entries.append(summary_message(summary))
 
     def _read_external(self, index: int, item: Item) -> None:
@@ -178,7 +185,7 @@ class History:
         last = self._entries[-1] if self._entries else None
         if (
             isinstance(last, _AssistantMessage)
-            and not any(call.output is not None for call in last.calls)
+            and not any(call.output is not None for call in last.calls[:_MAX_CALLS])
             and not (starts_anew and (last.calls or last.text))
         ):
             return last
