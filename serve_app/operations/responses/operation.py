@@ -198,8 +198,16 @@ class ResponseOperation:
         return create_chat_request(turn, turn.messages, turn.tools.offered)
 
     def cost_of_turn(self, turn: Turn, chat: GenerationChat) -> Cost:
-        """Return what a response may take, including the conversation that it continues."""
-        return cost_of(chat.body, turn.engine.card)
+        """Return what a response may take, including the conversation that it continues and its summary."""
+        cost, most = cost_of(chat.body, turn.engine.card), turn.request.max_output_tokens
+        compaction = turn.compaction
+        if compaction is None or compaction.is_whole_response or not compaction.is_due(turn.messages):
+            return cost
+        return replace(
+            cost,
+            completion_tokens=None if most is None else SUMMARY_TOKENS + most,
+            max_completion_tokens=SUMMARY_TOKENS + cost.max_completion_tokens,
+        )
 
     def start(self, turn: Turn, chat: GenerationChat | None = None) -> ResponseRun:
         """Return the run of a response, not begun yet; `chat` is that of its first generation, if there is one."""

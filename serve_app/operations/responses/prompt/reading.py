@@ -28,6 +28,8 @@ from serve_app.schemas.responses.request import CompactRequest, PromptedRequest
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 
 _UNREADABLE = "[What was said before was compacted by another service, and cannot be read here.]"
+_SEALED = frozenset({"reasoning", "compaction"})
+"""The items whose content the service seals. Those of other tools have fields of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ class PromptReader:
         Agents bring conversations from other services. What was not sealed here is left out, and of reasoning the
         summary stays.
         """
-        token = item.get("encrypted_content")
+        token = item.get("encrypted_content") if item["type"] in _SEALED else None
         if token is None or (item["type"] == "reasoning" and item.get("content")):
             return item
         text = (await self._storage.sealer.of(account)).open(token)

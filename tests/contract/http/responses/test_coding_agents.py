@@ -312,3 +312,28 @@ async def test_a_conversation_beyond_the_threshold_is_compacted_before_the_model
     assert long not in str(messages(world))
     assert messages(world)[-1]["content"] == "Sure?"
     assert messages(world)[0] == {"role": "system", "content": "Be brief."}
+
+
+async def test_a_compaction_holds_the_tokens_of_its_summary_and_those_of_the_answer(world):
+    world.principal(tokens_per_minute=1_500)
+    manage = {"context_management": [{"type": "compaction", "compact_threshold": 1}], "max_output_tokens": 600}
+    history = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi."}]
+    body = {"model": MODEL, "input": [*history, {"role": "user", "content": "And?"}], **manage}
+    async with world.http() as http:
+        refused = await http.post("/v1/responses", json=body)
+        script(world, said("Short."), said("Hi."))
+        taken = await http.post("/v1/responses", json={**body, "max_output_tokens": 200})
+    assert (refused.status_code, refused.json()["error"]["type"]) == (429, "tokens")
+    assert [item["type"] for item in taken.json()["output"]] == ["compaction", "message"]
+
+
+@pytest.mark.parametrize("value", [5, {"a": 1}, "gAAAA"])
+async def test_a_field_of_another_tool_may_be_called_like_one_of_the_service(world, value):
+    call = {"type": "shell_call", "call_id": "c", "encrypted_content": value}
+    async with world.http() as http:
+        answer = await http.post(
+            "/v1/responses", json={"model": MODEL, "input": [call, {"role": "user", "content": "Go."}]}
+        )
+    assert answer.status_code == 200
+    (asked,) = messages(world)[0]["tool_calls"]
+    assert orjson.loads(asked["function"]["arguments"]) == {"encrypted_content": value}
