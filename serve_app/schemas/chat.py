@@ -6,7 +6,6 @@ name; those that cannot change it are accepted and ignored.
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import orjson
 from pydantic import Field, model_validator
 
 from serve_app.schemas.base import (
@@ -53,6 +52,7 @@ from serve_app.schemas.tools import (
     Tools,
     check_parameters,
     check_tool_choice,
+    estimate_tools,
 )
 
 AFFINITY_CHARS = 1024
@@ -227,11 +227,7 @@ class ChatRequest(ChatOptions):
         """Return about how many tokens the prompt takes, by the size of its texts."""
         total = estimate_tokens(self.prompt_texts()) + _MESSAGE_TOKENS * (len(self.messages) + 1)
         total += IMAGE_TOKENS * sum(map(num_images, self.messages))
-        for tool in self.tools or ():
-            if isinstance(tool, ChatFunctionTool):
-                total += len(orjson.dumps(tool.function.parameters)) // 4
-                total += estimate_tokens([tool.function.name, tool.function.description or ""])
-        return total
+        return total + estimate_tools(self.tools)
 
     def prompt_texts(self) -> list[str]:
         """Return every text in the messages, in order, and those that the template gets besides."""

@@ -19,7 +19,7 @@ from serve_app.schemas.base import (
 from serve_app.schemas.chat_dialect import TemplateArguments, check_prompt_end, rewrite
 from serve_app.schemas.inputs import Tokens
 from serve_app.schemas.messages import Messages, check_conversation, num_images, texts_of
-from serve_app.schemas.tools import ChatFunctionTool, Tools, check_parameters
+from serve_app.schemas.tools import ChatFunctionTool, Tools, check_parameters, estimate_tools
 
 _CHAT_FIELDS = (
     "tools",
@@ -96,10 +96,11 @@ class TokenizeRequest(OperationRequest):
         return any(map(num_images, self.messages or ()))
 
     def estimate_tokens(self) -> int:
-        """Return about how many tokens the texts have."""
+        """Return about how many tokens the texts and the tools have."""
         if self.messages is None:
             return estimate_tokens([self.prompt or ""])
-        return estimate_tokens(text for message in self.messages for text in texts_of(message))
+        texts = (text for message in self.messages for text in texts_of(message))
+        return estimate_tokens(texts) + estimate_tools(self.tools)
 
     def to_engine_body(self, raw: bytes) -> bytes:
         """Return the body in the engine's dialect; `raw` are the bytes that this was parsed from."""

@@ -1,10 +1,12 @@
 """The tools of a chat, the choice among them, and the functions that they replaced."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import ConfigDict, Field, Tag, model_validator
 
-from serve_app.schemas.base import Name, WireModel, refusal, unsupported_value
+from serve_app.schemas.base import Name, WireModel, estimate_tokens, refusal, unsupported_value
 from serve_app.schemas.json_schema import check_json_schema
 
 MAX_TOOLS = 128
@@ -141,6 +143,13 @@ def check_parameters(parameters: JsonSchema | None, at: str, *, strict: bool = F
             at,
         )
     check_json_schema(parameters, at, strict=strict, is_compiled=is_compiled)
+
+
+def estimate_tools(tools: Iterable[ChatFunctionTool | ChatCustomTool] | None) -> int:
+    """Return about how many tokens tools take in a prompt."""
+    functions = [tool.function for tool in tools or () if isinstance(tool, ChatFunctionTool)]
+    texts = (text for function in functions for text in (function.name, function.description or ""))
+    return estimate_tokens(texts) + sum(len(orjson.dumps(function.parameters)) // 4 for function in functions)
 
 
 def check_tool_choice(choice: ToolChoice | None, tools: list[ChatFunctionTool | ChatCustomTool] | None) -> None:
