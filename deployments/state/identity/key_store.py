@@ -32,6 +32,9 @@ from deployments.state.identity.tiers import Tiers
 
 MAX_OVERLAP_S = 30 * 86_400.0
 MAX_LISTED = 1_000
+REVOKED_COUNTS_S = 60.0
+"""A revoked key still counts as one of its account for as long as its requests of the last minute do. Otherwise an
+account could use up a key's limits, revoke it and go on with a new one, again and again."""
 MAX_BEHIND_S = 10.0
 """A standby that is further behind is not asked for keys. Regions sign in every five seconds, which shows its delay."""
 
@@ -70,7 +73,7 @@ class KeyStore:
 
         Raises:
             KeyRefused: there is no such tier, the key needs limits of its own, it expires in the past, or the account
-                has `max_keys` keys that are not revoked.
+                has `max_keys` keys, revoked ones counted for another minute.
         """
         self._check_tier(new.tier)
         self._check(new.tier, new.requests_per_minute, new.tokens_per_minute, new.expires_at)
@@ -86,7 +89,9 @@ class KeyStore:
             }
             of_account = select(api_keys.c.revoked_at).where(api_keys.c.account == new.account)
             if max_keys is not None:
-                await _check_room(connection, of_account.where(api_keys.c.revoked_at.is_(None)), max_keys)
+                revoked_at, since = api_keys.c.revoked_at, now - REVOKED_COUNTS_S
+                counted = of_account.where(or_(revoked_at.is_(None), revoked_at > since))
+                await _check_room(connection, counted, max_keys)
             if (await connection.execute(of_account.limit(1))).first() is None:
                 await append_entry(
                     connection, "project.created", by, new.account, account=new.account, clock=self._clock
@@ -277,12 +282,12 @@ async def _row_of(connection: AsyncConnection, key_id: str, *, for_update: bool 
     return await one_row(connection, query, KeyNotFound(key_id))
 
 
-async def _check_room(connection: AsyncConnection, living: Select[Any], max_keys: int) -> None:
+async def _check_room(connection: AsyncConnection, counted: Select[Any], max_keys: int) -> None:
     """Check that there are fewer than `max_keys` keys; the revision's row is locked, so that none is created beside."""
-    if (await connection.scalar(select(func.count()).select_from(living.subquery())) or 0) >= max_keys:
+    if (await connection.scalar(select(func.count()).select_from(counted.subquery())) or 0) >= max_keys:
         raise KeyRefused(
-            f"This account has {max_keys} keys, which is the limit of its tier. Revoke one that is no longer used, or "
-            "ask the operator for another."
+            f"This account has {max_keys} keys, which is the limit of its tier. Revoke one that is no longer used and "
+            "wait a minute, or ask the operator for another."
         )
 
 

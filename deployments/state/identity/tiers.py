@@ -37,7 +37,7 @@ class TierLimits(Section):
         stored_objects: how many files, pending uploads, vector stores and conversations an account may have. None for
             any number.
         keys: while it has fewer than this, the holders of an account may create keys in the console. Each key has
-            limits of its own. None for any number.
+            limits of its own; a revoked one counts for another minute. None for any number.
         priority: whether requests with `service_tier: priority` go before others; otherwise they are served as usual.
         flex_token_weight: how much each token of a request with `service_tier: flex` counts.
         share: where several accounts want more of a model than there is, each gets tokens in proportion to this.

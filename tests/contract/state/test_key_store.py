@@ -51,7 +51,7 @@ async def test_an_enterprise_key_without_limits_is_refused(store: KeyStore) -> N
         await store.create(NewKey(tier="enterprise", tokens_per_minute=1))
 
 
-async def test_no_more_keys_are_created_at_once_than_there_is_room_for(store: KeyStore) -> None:
+async def test_no_more_keys_are_created_at_once_than_there_is_room_for(store: KeyStore, clock: TestClock) -> None:
     first, _ = await store.create(NewKey(account="acme"))
     await store.create(NewKey(account="other"))
     made = await asyncio.gather(
@@ -61,6 +61,9 @@ async def test_no_more_keys_are_created_at_once_than_there_is_room_for(store: Ke
     assert len(refused) == 3
     assert "3 keys, which is the limit" in str(refused[0])
     await store.revoke(first.key_id)
+    with pytest.raises(KeyRefused, match="wait a minute"):  # Its requests of this minute still count.
+        await store.create(NewKey(account="acme"), max_keys=3)
+    clock.advance(61)
     await store.create(NewKey(account="acme"), max_keys=3)
     assert len(await store.list_keys("acme")) == 3
 
