@@ -142,9 +142,11 @@ class ServiceConfig(Section):
     def _files_can_be_embedded(self) -> "ServiceConfig":
         if self.tools.file_search is not None:
             wanted = self.tools.file_search.embedding_model
-            if not any(model.id == wanted and Operation.EMBEDDINGS in model.card.operations for model in self.models):
+            able = [model.id for model in self.models if Operation.EMBEDDINGS in model.card.operations]
+            if wanted not in able:
                 raise ValueError(
-                    f"tools.file_search.embedding_model: {wanted} is not among the models, or makes no embeddings"
+                    f"tools.file_search.embedding_model: {wanted} is not one of the models with embeddings"
+                    f" ({', '.join(able) or 'there are none'})"
                 )
         return self
 

@@ -56,8 +56,17 @@ def read_file(path: Path, rules: Sequence[Rule] = ALL) -> tuple[dict[str, Any], 
 
 
 def _check(document: Document, rules: Iterable[Rule]) -> list[Remark]:
-    faults = dict.fromkeys(fault for rule in rules for fault in rule(document))
+    found = dict.fromkeys(fault for rule in rules for fault in rule(document))
+    faults = [fault for fault in found if not _is_consequence(document, fault, found)]
     return sorted((remark_on(document, fault) for fault in faults), key=lambda remark: remark.line)
+
+
+def _is_consequence(document: Document, fault: Fault, found: Iterable[Fault]) -> bool:
+    """Return whether a setting is only missing because its name is misspelt, here or in a section below."""
+    if not fault.place or fault.name is not None or any(document.find(fault.place)):
+        return False
+    above, missing = fault.place[:-1], fault.place[-1]
+    return any(other.meant == missing and other.place[: len(above)] == above for other in found)
 
 
 def remark_on(document: Document, fault: Fault) -> Remark:

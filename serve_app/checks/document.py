@@ -1,5 +1,6 @@
 """A Serve file as it is written: its content, and the line of each setting, also through anchors and merges."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,20 @@ Place = tuple[str | int, ...]
 ANY = None
 """Stands for every entry of a list or a mapping in a `Pattern`."""
 Pattern = tuple[str | int | None, ...]
+
+_PLAIN = (
+    (r"found character '\\t'", "a tab, where YAML needs spaces"),
+    (r"found character '(.)' that cannot start", "text that begins with {} needs quotes"),
+    (r"mapping values are not allowed", "indented too far, or text with a colon that needs quotes"),
+    (r"expected <block end>", "does not fit the lines above: look at the indentation, quotes and brackets"),
+    (r"could not find expected ':'", "a name without a colon, on this line or the one before"),
+    (r"found unexpected end of stream", "a quotation mark is never closed"),
+    (r"expected ',' or '(.)'", "a comma or a {} is missing here, or above"),
+    (r"found undefined alias '(.+)'", "*{0} is used, but &{0} is not defined above it"),
+    (r"found duplicate anchor '(.+)'; first", "&{} is defined a second time"),
+    (r"but found another document", "--- begins a second document, and a file may have only one"),
+)
+"""What PyYAML says, and the same for people who do not write YAML parsers."""
 
 _MERGE = "tag:yaml.org,2002:merge"
 
@@ -52,7 +67,7 @@ def read_document(path: Path) -> Document:
     """Return a Serve file, or the one inside a RayService of KubeRay.
 
     Raises:
-        ConfigError: it cannot be read, or is not YAML; the message has the line.
+        ConfigError: it cannot be read, is empty, or is not YAML; the message has the line.
     """
     try:
         document = _parse(path, path.read_text(encoding="utf-8"), 1)
@@ -60,6 +75,8 @@ def read_document(path: Path) -> Document:
         raise ConfigError(f"{path}: not a text file in UTF-8") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    if document.content is None:
+        raise ConfigError(f"{path}: the file has no settings")
     if not isinstance(document.content, dict) or document.content.get("kind") != "RayService":
         return document
     node, line = document.root, 0
@@ -81,9 +98,17 @@ def _parse(path: Path, text: str, first_line: int) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = first_line + (mark.line if mark else 0)
-        raise ConfigError(f"{path}:{line}: not valid YAML: {error.problem or error.context}") from None
+        raise ConfigError(f"{path}:{line}: not valid YAML: {_in_plain_words(error)}") from None
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{path}: not valid YAML: {error}") from None
+
+
+def _in_plain_words(error: yaml.MarkedYAMLError) -> str:
+    for pattern, words in _PLAIN:
+        for said in (error.problem, error.context):
+            if said and (found := re.search(pattern, said)) is not None:
+                return words.format(*found.groups())
+    return str(error.problem or error.context)
 
 
 def _find(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:

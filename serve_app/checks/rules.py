@@ -3,6 +3,7 @@
 import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ _PARSERS: Mapping[str, Parsers] = {"tool_parser": "tool_parsers", "reasoning_par
 def repeated_names(document: Document) -> Iterator[Fault]:
     """A name stands twice in a section, so that the first value is lost."""
     for place, line in document.repeated():
-        yield Fault(place[:-1], f'"{place[-1]}" is set twice, here and in line {line}', name=str(place[-1]))
+        yield Fault(place[:-1], f'"{place[-1]}" is set twice, here and on line {line}', name=str(place[-1]))
 
 
 def wrong_settings(document: Document) -> Iterator[Fault]:
@@ -68,7 +69,7 @@ def unknown_applications(document: Document) -> Iterator[Fault]:
 def missing_settings(document: Document) -> Iterator[Fault]:
     """Manta's application has no settings."""
     for place, application in document.find(_APPLICATIONS):
-        if isinstance(application, dict) and _is_manta(document, place):
+        if isinstance(application, dict) and isinstance(place[-1], int) and _is_manta(document, place):
             is_misspelt = "args" not in application and closest_to("args", map(str, application)) is not None
             if not application.get("args") and not is_misspelt:
                 yield Fault(place, 'the setting "args" is missing: it holds Manta\'s settings, with one model or more')
@@ -229,8 +230,8 @@ def _for_this_vllm(fault: Fault) -> Fault:
     other = other_version()
     if other is None:
         return fault
-    known = f"{fault.message} (known of vLLM {table_version()}; {other} is installed)"
-    return Fault(fault.place, known, fault.name, is_certain=False)
+    message = f"{fault.message} (checked against vLLM {table_version()}, but {other} is installed)"
+    return replace(fault, message=message, is_certain=False)
 
 
 def _module_exists(name: str) -> bool:

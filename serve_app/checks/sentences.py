@@ -13,6 +13,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from serve_app.checks.document import Place
+from serve_app.checks.forms import FORMS
 
 _MAX_SHOWN = 40
 _LIST = "should be a list, such as [a, b]"
@@ -23,8 +24,8 @@ _NUMBER = "should be a number"
 _SWITCH = "should be true or false"
 _NETWORK = "should be an address or a network, such as 10.0.0.0/24"
 _REFERENCES = {
-    "EnvReference": "should be a reference, {env: NAME}",
-    "FileReference": "should be a reference, {file: PATH}",
+    "EnvReference": "should be {env: NAME}",
+    "FileReference": "should be {file: PATH}",
 }
 _RETIRED = re.compile(r"the setting (\w+) is gone: ")
 _NAMED = re.compile(r"([a-z_]+(?:\.\w+)*): (.+)", re.DOTALL)
@@ -34,13 +35,15 @@ _NAMED = re.compile(r"([a-z_]+(?:\.\w+)*): (.+)", re.DOTALL)
 class Fault:
     """What is wrong with a section or a setting.
 
-    `name` is an unknown name in it. Without `is_certain`, the service may start all the same.
+    `name` is an unknown name in it, `meant` the one that it probably stands for. Without `is_certain`, the service may
+    start all the same.
     """
 
     place: Place
     message: str
     name: str | None = None
     is_certain: bool = True
+    meant: str | None = None
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
@@ -62,7 +65,7 @@ SENTENCES: Mapping[str, Callable[[Mapping[str, Any], Any], str]] = {
         "may not be empty" if about["min_length"] == 1 else f"should have at least {about['min_length']} characters"
     ),
     "string_too_long": lambda about, given: f"should have at most {about['max_length']} characters",
-    "string_pattern_mismatch": lambda about, given: f"does not have the right form, which is {about['pattern']}",
+    "string_pattern_mismatch": lambda about, given: f"should be {_form(about['pattern'])}{_not(given)}",
     "int_type": lambda about, given: f"{_WHOLE}{_not(given)}",
     "int_parsing": lambda about, given: f"{_WHOLE}{_not(given)}",
     "int_from_float": lambda about, given: f"{_WHOLE}{_not(given)}",
@@ -144,14 +147,13 @@ class _Located:
     """A fault, and what is known of its cause.
 
     `choice` is the place where one of several forms is possible, None without one; `form` is the form that was tried.
-    `missing` is the setting that is missing, `meant` the one that an unknown name probably stands for.
+    `missing` is the setting that is missing.
     """
 
     fault: Fault
     choice: Place | None = None
     form: str | int = ""
     missing: str | None = None
-    meant: str | None = None
 
     @classmethod
     def of(cls, details: ErrorDetails, given: Any, kind: type[BaseModel]) -> "_Located":
@@ -165,8 +167,9 @@ class _Located:
         if is_missing:
             return cls(Fault(place, f'the setting "{name}" is missing'), choice, form, missing=name)
         if details["type"] == "extra_forbidden":
-            fault = Fault(place, f'unknown setting "{name}"{did_you_mean(name, known)}', name=name)
-            return cls(fault, choice, form, meant=closest_to(name, known))
+            meant = closest_to(name, known)
+            fault = Fault(place, f'unknown setting "{name}"{did_you_mean(name, known)}', name=name, meant=meant)
+            return cls(fault, choice, form)
         sentence = SENTENCES.get(details["type"])
         about, value = details.get("ctx", {}), details["input"]
         message = details["msg"] if sentence is None else sentence(about, value)
@@ -218,7 +221,7 @@ def _of_one_form(found: list[_Located], value: Any) -> list[_Located]:
         if not any(one.fault.message.startswith("should be") and one.fault.place == one.choice for one in faults)
     ]
     if fitting:
-        return min(fitting, key=lambda faults: sum(one.meant is None for one in faults))
+        return min(fitting, key=lambda faults: sum(one.fault.meant is None for one in faults))
     forms = dict.fromkeys(
         one.fault.message.removeprefix("should be ").partition(" (")[0]
         for one in found
@@ -229,7 +232,7 @@ def _of_one_form(found: list[_Located], value: Any) -> list[_Located]:
 
 def _without_consequences(found: list[_Located]) -> list[_Located]:
     """Leave out that a setting is missing whose name is misspelt, and that a list is short whose entries are wrong."""
-    misspelt = {(*one.fault.place, one.meant) for one in found if one.meant is not None}
+    misspelt = {(*one.fault.place, one.fault.meant) for one in found if one.fault.meant is not None}
     kept = []
     for one in found:
         place = one.fault.place
@@ -250,6 +253,10 @@ def _one_of(expected: str, given: Any) -> str:
     known = re.findall(r"'([^']*)'", expected)
     choices = expected.replace("'", '"')
     return f"should be {choices}{_not(given)}{did_you_mean(given, known) if isinstance(given, str) else ''}"
+
+
+def _form(pattern: str) -> str:
+    return FORMS.get(pattern, f"text of the form {pattern}")
 
 
 def _number(limit: float) -> str:

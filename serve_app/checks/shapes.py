@@ -4,9 +4,10 @@ Sections that Manta passes on to Ray and vLLM have their models there, and none 
 """
 
 from collections.abc import Callable
-from typing import Annotated, Literal, NamedTuple
+from functools import cache
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from deployments.config import Section
 from deployments.models.vllm_options import engine_options
@@ -51,6 +52,14 @@ def _file() -> type[BaseModel]:
     return kind
 
 
+@cache
+def _environment() -> type[BaseModel]:
+    from ray.runtime_env import RuntimeEnv
+
+    fields: dict[str, Any] = {name: (Any, None) for name in RuntimeEnv.known_fields if not name.startswith("_")}
+    return create_model("RuntimeEnvironment", **{**fields, "env_vars": (dict[str, str] | None, None)})
+
+
 def _scaling() -> type[BaseModel]:
     from ray.serve.config import AutoscalingConfig
 
@@ -69,12 +78,14 @@ SETTINGS = Shape(ARGS, lambda: ServiceConfig)
 """Manta's own settings, which can be checked without Ray."""
 SHAPES = (
     Shape((), _file),
+    Shape(("applications", ANY, "runtime_env"), _environment),
     SETTINGS,
     Shape((*ARGS, "ingress", "autoscaling_config"), _scaling),
     Shape((*_INTERPRETER, "autoscaling_config"), _scaling),
     Shape((*_INTERPRETER, "ray_actor_options"), _actor),
     Shape((*MODELS, "autoscaling_config"), _scaling),
     Shape((*MODELS, "ray_actor_options"), _actor),
+    Shape((*MODELS, "ray_actor_options", "runtime_env"), _environment),
     Shape((*MODELS, "placement_group_config"), lambda: PlacementConfig),
     Shape((*MODELS, "engine_kwargs"), engine_options, is_vllm=True),
 )

@@ -3,11 +3,12 @@
 import re
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, get_args
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from serve_app.checks.forms import FORMS
 from serve_app.checks.sentences import SENTENCES, closest_to, faults_in, models_in
 from serve_app.checks.shapes import SHAPES
 from serve_app.config import ServiceConfig
@@ -60,6 +61,19 @@ def test_every_wrong_value_of_every_setting_has_a_plain_sentence(kind: type[Base
             assert types_of(given, kind) <= own, (name, value)
 
 
+def patterns_in(annotation: Any) -> Iterator[str]:
+    for about in getattr(annotation, "__metadata__", ()):
+        yield from (one.pattern for one in (about, *getattr(about, "metadata", ())) if getattr(one, "pattern", None))
+    for inner in get_args(annotation):
+        yield from patterns_in(inner)
+
+
+def test_every_pattern_of_a_setting_has_words_and_none_is_left_over() -> None:
+    fields = [field for kind in sections() for field in kind.model_fields.values()]
+    patterns = {pattern for field in fields for pattern in patterns_in(Annotated[field.annotation, *field.metadata, 0])}
+    assert patterns == set(FORMS)
+
+
 def test_a_misspelt_name_is_one_fault() -> None:
     model = {**MODEL, "sauce": "demo:chat"}
     del model["source"]
@@ -81,7 +95,7 @@ def test_of_several_forms_the_one_that_was_meant_is_explained() -> None:
     place = ("state", "database_url")
     assert database({"enw": "URL"}) == [(place, 'unknown setting "enw". Did you mean "env"?')]
     assert database(["x"]) == [
-        (place, "should be text, or a reference, {env: NAME}, or a reference, {file: PATH}"),
+        (place, "should be text, or {env: NAME}, or {file: PATH}"),
     ]
     search = said_of(
         {"models": [MODEL], "tools": {"web_search": {"provider": {"name": "brave", "apikey": {"env": "K"}}}}}

@@ -254,7 +254,7 @@ def test_region_may_be_given_as_options(monkeypatch: pytest.MonkeyPatch) -> None
     ("options", "message"),
     [
         (["--other-region", "asia=https://a"], "need --region"),
-        (["--region", "U S"], "does not have the right form"),
+        (["--region", "U S"], "should be at most 16 small letters, digits and hyphens"),
         (["--region", "us", "--other-region", "asia"], "A region's address is not of the form"),
         (["--region", "us", "--other-region", "asia=http://a"], "which nothing encrypts"),
         (["--ingress-authority", "nothing.crt"], "nothing.crt: No such file"),
