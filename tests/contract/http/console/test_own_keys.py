@@ -2,6 +2,7 @@
 
 import html
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -107,12 +108,14 @@ def few(world):
     world.tiers = Tiers.model_validate({"standard": {"keys": 2}})
 
 
-async def test_an_account_has_as_many_keys_as_its_tier_allows(few, holder, key_store):
+async def test_an_account_has_as_many_keys_as_its_tier_allows(few, holder, key_store, monkeypatch):
     assert (await holder.send(KEYS, name="second")).status_code == 200
     refused = await holder.send(KEYS, name="third")
     assert refused.status_code == 400
     assert "2 keys, which is the limit" in refused.text
     await holder.send(f"{KEYS}/{(await key_named(key_store, 'second')).key_id}/revoke")
+    assert "wait a minute" in (await holder.send(KEYS, name="third")).text
+    monkeypatch.setattr(key_store, "_clock", lambda: time.time() + 61)
     assert (await holder.send(KEYS, name="third")).status_code == 200
 
 
