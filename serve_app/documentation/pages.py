@@ -6,7 +6,7 @@ All of it is public, as it says nothing about an account. Pages load nothing fro
 import asyncio
 import gzip
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from serve_app.console.visit import HEADERS, render_page
+from serve_app.console.rendering import THEMES
+from serve_app.console.visit import HEADERS, THEME_COOKIE, render_page
 from serve_app.documentation.document import create_document
 from serve_app.documentation.guides import GUIDE, Chapter, Guide, code_block, inline, picture, read_chapters
 from serve_app.documentation.operations import Section, create_sections
@@ -28,12 +29,17 @@ _SEARCH = "/docs/search.json"
 
 @dataclass(frozen=True, slots=True)
 class Documentation:
-    """Everything that the pages show. The document and the search index are ready to send."""
+    """Everything that the pages show. The document and the search index are ready to send.
+
+    `pages` has the pages that were asked for, compressed, by their path and the cookie of the theme: anybody may ask,
+    and rendering a large page takes 50 ms.
+    """
 
     document: bytes
     sections: tuple[Section, ...]
     chapters: tuple[Chapter, ...]
     search: bytes
+    pages: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     def guide(self, name: str) -> Guide | None:
         """Return a guide, None if there is none of that name."""
@@ -75,7 +81,8 @@ async def show_document(request: Request) -> Response:
 @answers(str, media_type="text/html", needs_key=False)
 async def show_start(request: Request) -> Response:
     """The API reference and the guides as web pages."""
-    return await _page(request, "docs_start.html", base_url=f"{str(request.base_url).rstrip('/')}/v1")
+    # It shows the address by which this client came.
+    return await _page(request, "docs_start.html", is_kept=False, base_url=f"{str(request.base_url).rstrip('/')}/v1")
 
 
 async def show_resource(request: Request) -> Response:
@@ -129,8 +136,22 @@ async def _documentation(request: Request) -> Documentation:
     return documentation
 
 
-async def _page(request: Request, template: str, **values: Any) -> Response:
+async def _page(request: Request, template: str, *, is_kept: bool = True, **values: Any) -> Response:
     documentation = await _documentation(request)
+    theme = request.cookies.get(THEME_COOKIE, "")
+    place = (request.url.path, theme if theme in THEMES else "")
+    content = documentation.pages.get(place) if is_kept else None
+    if content is None:
+        content = gzip.compress(_render(request, documentation, template, values), 5, mtime=0)
+    if is_kept:
+        documentation.pages[place] = content
+    headers = {**HEADERS, "vary": "accept-encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(content, headers={**headers, "content-encoding": "gzip"}, media_type="text/html")
+    return Response(gzip.decompress(content), headers=headers, media_type="text/html")
+
+
+def _render(request: Request, documentation: Documentation, template: str, values: dict[str, Any]) -> bytes:
     page = render_page(
         request,
         template,
@@ -141,14 +162,12 @@ async def _page(request: Request, template: str, **values: Any) -> Response:
         inline=inline,
         code_block=code_block,
     )
-    return _compressed(request, bytes(page.body), HEADERS, "text/html")
+    return bytes(page.body)
 
 
-def _compressed(
-    request: Request, content: bytes, headers: dict[str, str], media_type: str = "application/json"
-) -> Response:
-    """Return an answer, compressed where the client accepts that."""
+def _compressed(request: Request, content: bytes, headers: dict[str, str]) -> Response:
+    """Return JSON, compressed where the client accepts that."""
     headers = {**headers, "vary": "accept-encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         content, headers["content-encoding"] = gzip.compress(content, 5, mtime=0), "gzip"
-    return Response(content, headers=headers, media_type=media_type)
+    return Response(content, headers=headers, media_type="application/json")

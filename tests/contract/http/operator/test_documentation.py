@@ -48,6 +48,22 @@ async def test_a_page_loads_only_files_of_this_service_and_has_no_inline_code(ht
     assert "<h1" in answer.text
 
 
+async def test_a_page_is_rendered_once_for_each_theme(http, monkeypatch):
+    misleading = await http.get(RESOURCES[0], headers={"host": "manta/docs/guide?"})
+    first = await http.get(RESOURCES[0])
+    assert misleading.text == first.text
+    dark = await http.get(RESOURCES[0], headers={"cookie": "manta_theme=dark"})
+    monkeypatch.setattr("serve_app.documentation.pages.render_page", None)
+    again = await http.get(RESOURCES[0], headers={"accept-encoding": "identity"})
+    assert (again.text, again.headers["content-security-policy"]) == (
+        first.text,
+        first.headers["content-security-policy"],
+    )
+    assert 'data-theme="dark"' in dark.text
+    assert (await http.get(RESOURCES[0], headers={"cookie": "manta_theme=dark"})).text == dark.text
+    assert (await http.get(RESOURCES[0], headers={"cookie": "manta_theme=unknown"})).text == first.text
+
+
 async def test_links_of_the_reference_lead_to_pages_and_operations(http):
     texts = {path: Page((await http.get(path)).text) for path in ["/docs", "/docs/guide", *RESOURCES]}
     links = {link for page in texts.values() for link in page.links if link.startswith("/docs")}
