@@ -57,9 +57,9 @@ def is_cached(hub_id: str) -> bool:
 
 def find_on_hub(hub_id: str) -> str | None:
     """Ask the hub for a repository; return what keeps it from being downloaded and what to do, None if nothing does."""
-    import httpx2
+    from httpx2 import HTTPError
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
     try:
         HfApi().model_info(hub_id, timeout=_HUB_TIMEOUT_S)
@@ -67,7 +67,7 @@ def find_on_hub(hub_id: str) -> str | None:
         return f"{hub_id} is gated: accept its terms on the hub, and set HF_TOKEN"
     except RepositoryNotFoundError:
         return f"the hub has no {hub_id}, or it is private: look at the name, or set HF_TOKEN"
-    except (HfHubHTTPError, httpx2.HTTPError, OSError, RuntimeError) as error:
+    except (HTTPError, OSError, RuntimeError) as error:
         return (
             f"{hub_id} is not in the cache, and the hub cannot be reached ({type(error).__name__}). Download it where "
             f"there is a network, with `hf download {hub_id}`, and give the folder as its source"

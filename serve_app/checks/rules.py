@@ -163,7 +163,7 @@ def missing_files(document: Document) -> Iterator[Fault]:
 
 
 OF_THE_SETTINGS: tuple[Rule, ...] = (repeated_names, wrong_settings)
-"""The rules for those who only use Manta's settings, and have no time to import Ray."""
+"""The rules for commands that only use Manta's settings, and have no time to import Ray."""
 
 OF_THE_FILE: tuple[Rule, ...] = (
     repeated_names,

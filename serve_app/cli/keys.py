@@ -1,4 +1,4 @@
-"""`manta keys`: issues, lists, limits, rotates and revokes API keys.
+"""`manta keys`: creates, lists, limits, rotates and revokes API keys.
 
 Commands work on the database directly, without the service. A running service hears of every change within a second.
 """
@@ -17,7 +17,7 @@ from deployments.state.identity.tiers import Tiers
 from serve_app.cli.database import ConfigOption, DatabaseUrlOption, Place, StateDirOption, Stores, run
 from serve_app.cli.output import Commands, JsonOption, parse_duration, print_json, print_table, render_time
 
-app = typer.Typer(cls=Commands, help="Issue, list, limit, rotate and revoke API keys.", no_args_is_help=True)
+app = typer.Typer(cls=Commands, help="Create, list, limit, rotate and revoke API keys.", no_args_is_help=True)
 
 
 class RetentionName(StrEnum):
@@ -46,8 +46,16 @@ ModelOption = Annotated[
 RegionOption = Annotated[
     list[str] | None, typer.Option("--regions", help="Serve and store only in this region. Repeatable.")
 ]
-ExpiryOption = Annotated[str | None, typer.Option("--expires-in", help="End the key after this long: 30d, 12h.")]
-RetentionOption = Annotated[RetentionName | None, typer.Option(help="What may be stored for this key's requests.")]
+ExpiryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--expires-in",
+        help="Let the key expire after this long, such as 30d or 12h. A new key does not expire by itself.",
+    ),
+]
+RetentionOption = Annotated[
+    RetentionName | None, typer.Option(help="What may be stored for this key's requests. A new key has ephemeral.")
+]
 
 
 @app.command("create")
@@ -65,13 +73,15 @@ def create_key(
     regions: RegionOption = None,
     expires_in: ExpiryOption = None,
     retention: RetentionOption = None,
-    admin: Annotated[bool, typer.Option("--admin", help="May manage keys over HTTP.")] = False,
+    admin: Annotated[
+        bool, typer.Option("--admin", help="An admin key: it sees all accounts, and manages keys over HTTP.")
+    ] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """Issue a key. Its secret is shown now and never again."""
+    """Create a key. Its secret is shown now and never again."""
     values = _changes(tier, requests_per_minute, tokens_per_minute, operation, model, regions, expires_in, retention)
 
     async def work(stores: Stores) -> tuple[ApiKey, str]:

@@ -12,26 +12,65 @@ from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
+from serve_app.checks.sentences import SENTENCES
+
 _BETWEEN = 2
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_KINDS = {"str": "TEXT", "int": "NUMBER", "int range": "NUMBER", "float": "NUMBER"}
 _DURATION = re.compile(r"^(\d{1,9})([smhdw])$")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 class Commands(TyperGroup):
-    """A group of commands whose help has the whole first sentence of each, and is asked for with -h too."""
+    """A group of commands whose help has whole sentences, and whose help and errors have no words of Python."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None if there is none of this name."""
+        command: Any = super().get_command(ctx, cmd_name)
+        for parameter in command.params if command is not None else ():
+            if parameter.param_type_name == "argument":
+                parameter.metavar = parameter.name.upper()
+                parameter.display_type_rich = _nothing
+            elif parameter.metavar is None and not parameter.is_flag:
+                parameter.metavar = _kind_in_words(parameter.display_type(ctx))
+        return command
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; an option with a wrong value is refused as a wrong setting is."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if isinstance(error.__cause__, ValidationError):
+                details = error.__cause__.errors(include_url=False)[0]
+                if details["type"] in SENTENCES:
+                    said = SENTENCES[details["type"]](details.get("ctx", {}), details["input"])
+                    error.message = f"It {said}." if said.startswith("should") else f"{said}."
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands."""
         rows = [(name, _first_sentence(self.commands[name])) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def _kind_in_words(shown: str) -> str | None:
+    """Return what stands for an option's value in its help; None for a choice, which shows its values."""
+    if "|" in shown:
+        return None
+    kind = shown.strip("<>").removeprefix("list[").removesuffix("]").lower()
+    return _KINDS.get(kind, kind.upper())
+
+
+def _nothing(ctx: Any) -> None:
+    """An argument's name says enough: Typer would add its type in Python's words."""
 
 
 def _first_sentence(command: Any) -> str:

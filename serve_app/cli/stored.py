@@ -77,7 +77,7 @@ async def _look_at_objects(database: Database | None, place: ResolvedObjectStore
         return Finding("fault", str(error))
     except DBAPIError:
         return Finding(
-            "warning", f"Whether {place.url} belongs to the database cannot be seen before its tables are new"
+            "warning", f"Whether {place.url} belongs to the database can only be checked once its tables are up to date"
         )
     except StoreUnavailable:
         message = "does not answer: files and batches will get a 503 until it does"

@@ -7,7 +7,7 @@ VARIABLES = {
     "MANTA_URL": "The address of the service for `manta batch`; `OPENAI_BASE_URL` is read too.",
     "MANTA_API_KEY": "The API key for `manta batch`; `OPENAI_API_KEY` is read too.",
     "MANTA_FRONT_STATS_HOST": "The address of the load balancer's metrics and statistics. By default `127.0.0.1`.",
-    "MANTA_FRONT_STATS_PORT": "The first of the two ports of the same. By default 8404.",
+    "MANTA_FRONT_STATS_PORT": "The first port of these metrics; the second is the next one. By default 8404.",
     "RAY_TMPDIR": "Where Ray's files are with `manta serve`. By default in the state directory.",
     "HF_TOKEN": "The token with which gated and private models are downloaded from the hub.",
     "HF_HOME": "Where downloaded models are kept. By default `~/.cache/huggingface`.",

@@ -126,10 +126,10 @@ class ThinkingBlock(Block):
 
 
 class RedactedThinkingBlock(Block):
-    """Reasoning that another service sealed. It is left out.
+    """Reasoning that another service encrypted. It is left out.
 
     Args:
-        data: the sealed reasoning.
+        data: the encrypted reasoning.
     """
 
     type: Literal["redacted_thinking"]

@@ -174,7 +174,7 @@ class ReasoningPart(WireModel):
 
 
 class ReasoningItem(WireModel):
-    """The model's reasoning; `encrypted_content` is its sealed form.
+    """The model's reasoning; `encrypted_content` is the same in encrypted form.
 
     Args:
         summary: the summary of the reasoning, in parts.

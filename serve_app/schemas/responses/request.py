@@ -51,7 +51,7 @@ Include = Literal[
 
 
 class Reasoning(WireModel):
-    """How much the model thinks before it answers.
+    """How much the model reasons before it answers.
 
     Args:
         summary: accepted for compatibility; reasoning is returned as it is.

@@ -45,3 +45,15 @@ def test_the_tier_of_a_new_key_is_shown() -> None:
 
 def test_a_rotated_key_keeps_its_old_secret_for_a_day_unless_told_otherwise() -> None:
     assert "[default: 24h]" in " ".join(helped("keys", "rotate", "-h").split())
+
+
+def test_help_and_errors_have_no_words_of_python() -> None:
+    for path in (("keys", "create"), ("front",), ("batch", "run"), ("config", "check"), ("serve",)):
+        assert not re.search(r"list\[|<(str|int|float|path|file)>|range>", helped(*path, "-h")), path
+    assert "Usage: manta config check [OPTIONS] {FILES}..." in helped("config", "check", "-h")
+    assert "--operation TEXT" in helped("keys", "create", "-h")
+    refused = CliRunner().invoke(main, ["usage", "--days", "x"])
+    assert refused.exit_code == 2
+    chosen = CliRunner().invoke(main, ["keys", "create", "--retention", "x"]).output
+    assert "'--retention': 'x' is not one of 'strict', 'ephemeral', 'stored'." in " ".join(chosen.split())
+    assert "'--days': It should be a whole number, not \"x\"." in refused.output
