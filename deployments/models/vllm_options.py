@@ -33,7 +33,8 @@ _BOUNDS = ("gt", "ge", "lt", "le")
 def engine_options() -> type[BaseModel]:
     """Return a section with all options that `engine_kwargs` may have."""
     fields: dict[str, Any] = {name: _field(about) for name, about in _table()["options"].items()}
-    config = ConfigDict(extra="forbid", protected_namespaces=())
+    # Manta and vLLM compute with the values as they are: "4" is no number there.
+    config = ConfigDict(extra="forbid", protected_namespaces=(), strict=True)
     model: type[BaseModel] = create_model("EngineOptions", __config__=config, **fields)
     return model
 

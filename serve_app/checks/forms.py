@@ -15,6 +15,7 @@ FORMS: Mapping[str, str] = {
     r"^(\*|https?://[^/\s]+)$": "an origin without a path, such as https://example.com, or *",
     r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$": "a DNS name, such as manta.internal",
     r"^[a-z][a-z0-9-]{0,15}$": "at most 16 small letters, digits and hyphens, with a letter first, such as eu-west",
+    r"^[a-z0-9][a-z0-9_-]*$": "small letters, digits, hyphens and underscores, such as premium",
     r"^[a-z0-9-]{1,16}$": "at most 16 small letters, digits and hyphens",
 }
 """By the pattern of the setting."""

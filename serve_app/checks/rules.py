@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deployments.models.config import VLLM
-from deployments.models.vllm_options import Parsers, known_parsers, other_version, table_version
+from deployments.models.vllm_options import Parsers, engine_options, known_parsers, other_version, table_version
 from deployments.models.whereabouts import SourceMissing, check_source, is_cached, is_on_hub, may_download
 from serve_app.checks.document import ANY, Document, Pattern, Place
 from serve_app.checks.sentences import Fault, closest_to, did_you_mean, faults_in
@@ -49,7 +49,7 @@ def _wrong_in(document: Document, sections: Iterable[Shape]) -> Iterator[Fault]:
             if is_vllm and not _has_vllm(document, place[:-1]):
                 continue
             faults = faults_in(value, kind, place)
-            yield from map(_for_this_vllm, faults) if is_vllm else faults
+            yield from map(_for_this_vllm if is_vllm else _for_the_engine, faults)
 
 
 def unknown_applications(document: Document) -> Iterator[Fault]:
@@ -223,6 +223,13 @@ def _is_meant(import_path: Any) -> bool:
     return isinstance(import_path, str) and (
         import_path.startswith("serve_app.") or closest_to(import_path, (IMPORT_PATH,)) is not None
     )
+
+
+def _for_the_engine(fault: Fault) -> Fault:
+    """Return a fault, with a hint if it is an option of vLLM that stands beside `engine_kwargs`."""
+    if fault.meant is not None or fault.name not in engine_options().model_fields:
+        return fault
+    return replace(fault, message=f"{fault.message}. vLLM's options stand in engine_kwargs")
 
 
 def _for_this_vllm(fault: Fault) -> Fault:

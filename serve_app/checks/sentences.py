@@ -16,6 +16,7 @@ from serve_app.checks.document import Place
 from serve_app.checks.forms import FORMS
 
 _MAX_SHOWN = 40
+_MIN_BEGINNING = 3
 _LIST = "should be a list, such as [a, b]"
 _SECTION = "should be a section with names and values"
 _TEXT = "should be text"
@@ -55,7 +56,9 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 def closest_to(name: object, known: Iterable[str]) -> str | None:
     """Return the known name that was probably meant, None if none is close."""
     by_lower = {one.lower(): one for one in known}
-    found = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
+    given = str(name).lower()
+    begun = [one for one in by_lower if len(given) >= _MIN_BEGINNING and one.startswith(given)]
+    found = difflib.get_close_matches(given, by_lower, n=1) or begun
     return by_lower[found[0]] if found else None
 
 

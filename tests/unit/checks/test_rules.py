@@ -55,6 +55,11 @@ WRONG = [
     ("- name: manta", "  name: manta", "applications: should be a list"),
     ("embedding_model: all", "embedding_model: al", "is not one of the models with embeddings (all-minilm-l6-v2)"),
     ("id: all-minilm-l6-v2", "id: a b", 'with at most one slash, such as qwen/qwen3-8b, not "a b"'),
+    (
+        "      aliases:",
+        "      seed: 5\n      aliases:",
+        'unknown setting "seed". vLLM\'s options stand in engine_kwargs',
+    ),
     (BUNDLES, "{bundle: [{GPU: 1}]}", 'unknown setting "bundle". Did you mean "bundles"?'),
     (BUNDLES, "{bundles: [{CPU: -1}]}", "should be at least 0, not -1"),
     ("      aliases:", "      ray_actor_options: {num_gpu: 1}\n      aliases:", 'unknown setting "num_gpu"'),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, get_args
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from deployments.state.identity.tiers import TierName
 from serve_app.checks.forms import FORMS
 from serve_app.checks.sentences import SENTENCES, closest_to, faults_in, models_in
 from serve_app.checks.shapes import SHAPES
@@ -71,7 +72,7 @@ def patterns_in(annotation: Any) -> Iterator[str]:
 def test_every_pattern_of_a_setting_has_words_and_none_is_left_over() -> None:
     fields = [field for kind in sections() for field in kind.model_fields.values()]
     patterns = {pattern for field in fields for pattern in patterns_in(Annotated[field.annotation, *field.metadata, 0])}
-    assert patterns == set(FORMS)
+    assert patterns | set(patterns_in(TierName)) == set(FORMS)
 
 
 def test_a_misspelt_name_is_one_fault() -> None:
@@ -118,6 +119,8 @@ def test_a_number_where_text_is_wanted_is_shown_in_quotes() -> None:
 def test_only_a_close_name_is_offered() -> None:
     assert closest_to("GPUS", ("CPU", "GPU")) == "GPU"
     assert closest_to("sandboxes", ("CPU", "GPU", "memory")) is None
+    assert closest_to("cert", ("certificate", "key")) == "certificate"
+    assert closest_to("ce", ("certificate", "key")) is None
     assert said_of({"models": [MODEL], "zzz": 1}) == [((), 'unknown setting "zzz"')]
 
 

@@ -20,6 +20,8 @@ from deployments.models.vllm_options import engine_options, known_parsers, other
         ({"gpu_memory_utilization": 0}, False),
         ({"dtype": "float33"}, False),
         ({"max_model_len": "many"}, False),
+        ({"tensor_parallel_size": "4"}, False),
+        ({"enforce_eager": "yes"}, False),
         ({"no_such_option": 1}, False),
         ({"_api_process_count": 1}, False),
     ],
