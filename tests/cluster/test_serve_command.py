@@ -1,5 +1,6 @@
 """What `manta serve` prints works as it is pasted; the start and the end of the command are those of the service."""
 
+import os
 import re
 import socket
 import subprocess
@@ -28,9 +29,11 @@ def printed_key(printed: str) -> str:
     return found[1]
 
 
-def run(*command: str) -> str:
+def run(*command: str, **environment: str) -> str:
     """Return what a command prints."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -47,12 +50,11 @@ def test_printed_lines_work_as_pasted(service: Service, printed: str) -> None:
 def test_programs_of_the_guide_to_remote_servers_work_with_the_demo_model(service: Service, printed_key: str) -> None:
     port = free_port()
     (server,), (client,) = programs("mcp-server"), programs("mcp")
-    code = client.code.replace("http://127.0.0.1:8000", service.url).replace("manta/demo-chat", TRAINED)
-    code = code.replace("8765", str(port)).replace("sk-manta-...", printed_key)
+    code = client.code.replace("manta/demo-chat", TRAINED).replace("8765", str(port))
     with subprocess.Popen([sys.executable, "-c", server.code.replace("8765", str(port))]) as running:
         try:
             eventually(lambda: is_open(port), 60, "the server answers")
-            told = run(sys.executable, "-c", code)
+            told = run(sys.executable, "-c", code, OPENAI_BASE_URL=f"{service.url}/v1", OPENAI_API_KEY=printed_key)
         finally:
             running.kill()
     assert "It wants to call [('stock', '{\"thing\": " in told
