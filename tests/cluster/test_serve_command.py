@@ -58,7 +58,7 @@ def test_programs_of_the_guide_to_remote_servers_work_with_the_demo_model(servic
         finally:
             running.kill()
     assert "It wants to call [('stock', '{\"thing\": " in told
-    assert "('mcp_call', 'There are 7 " in told
+    assert "['There are 7 " in told
 
 
 def is_open(port: int) -> bool:
