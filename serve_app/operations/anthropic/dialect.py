@@ -9,6 +9,8 @@ from pydantic import ValidationError
 
 from deployments.models.contract.engine import ModelCard
 from serve_app.errors.api import BadRequest
+from serve_app.operations.responses.prompt.history import CALL_WENT_WRONG, NO_OUTPUT
+from serve_app.operations.responses.prompt.outputs import UNSEEN
 from serve_app.schemas.anthropic.blocks import (
     AssistantTurn,
     DocumentBlock,
@@ -33,9 +35,6 @@ BILLING = "x-anthropic-billing-header:"
 """How the first system block of Claude Code begins. Its number changes with each request, so a prompt that had it would
 never be in the prefix cache."""
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
-_FAILED = "The call failed:"
-_NO_OUTPUT = "[The call has no output.]"
-_UNSEEN = "[An image, which this model cannot see.]"
 _FUNCTION = re.compile(r"tools\[(\d+)\]\.function(?:\.parameters)?")
 _PARAMS = {
     "stop": "stop_sequences",
@@ -198,7 +197,7 @@ def _result(block: ToolResultBlock, card: ModelCard) -> str | list[Chat]:
     if card.has_images and any(isinstance(part, ImageBlock) for part in parts):
         return _content(parts)
     text = block.content if isinstance(block.content, str) else "\n".join(map(_text_of, parts))
-    return f"{_FAILED}\n{text}" if block.is_error and text else text or _NO_OUTPUT
+    return f"{CALL_WENT_WRONG}\n{text}" if block.is_error and text else text or NO_OUTPUT
 
 
 def _content(blocks: Iterable[Any]) -> str | list[Chat]:
@@ -223,4 +222,4 @@ def _text_of(block: Any) -> str:
         case ToolReferenceBlock():
             return f"The tool '{block.tool_name}' can be used now."
         case _:
-            return _UNSEEN
+            return UNSEEN

@@ -11,7 +11,7 @@ _ENVELOPE = frozenset({"type", "id", "call_id", "status", "name", "namespace", "
 """The fields around what a tool was asked, or has answered."""
 _MAX_WORD_CHARS = 1_024
 """A longer value without a space is data, such as an image in base64."""
-_UNSEEN = "[An image, which this model cannot see.]"
+UNSEEN = "[An image, which this model cannot see.]"
 
 
 def call_id_of(item: Item) -> str:
@@ -55,7 +55,7 @@ def content_of(parts: list[Item]) -> str | list[Item]:
 def without_tool_images(messages: list[Item]) -> list[Item]:
     """Return messages for a model that sees no images: the outputs of calls say that there was one."""
     return [
-        {**message, "content": "\n".join(part.get("text", _UNSEEN) for part in message["content"])}
+        {**message, "content": "\n".join(part.get("text", UNSEEN) for part in message["content"])}
         if message["role"] == "tool" and isinstance(message["content"], list)
         else message
         for message in messages
