@@ -81,3 +81,11 @@ async def visit(world, console) -> AsyncIterator[Any]:
     yield open_browser
     for client in opened:
         await client.aclose()
+
+
+@pytest.fixture
+async def holder(visit, secrets: dict[str, str]) -> Visitor:
+    """A browser that has signed in with the full key of an account."""
+    browser = visit()
+    await browser.sign_in(secrets["acct_one"])
+    return browser

@@ -5,7 +5,6 @@ import json
 import re
 from time import time
 
-import pytest
 from sqlalchemy import update
 
 from deployments.state.database.tables.content import batches
@@ -16,13 +15,6 @@ from tests.contract.http.console.conftest import FORM
 
 CHAT = "/v1/chat/completions"
 ENDED = re.compile(r'data-status="(completed|failed|cancelled)"')
-
-
-@pytest.fixture
-async def holder(visit, secrets):
-    browser = visit()
-    await browser.sign_in(secrets["acct_one"])
-    return browser
 
 
 def line(number, **body):

@@ -16,14 +16,6 @@ DAY_S = 86_400
 
 
 @pytest.fixture
-async def holder(visit, secrets):
-    """A browser that is signed in with the full key of an account."""
-    browser = visit()
-    await browser.sign_in(secrets["acct_one"])
-    return browser
-
-
-@pytest.fixture
 def own(world, secrets):
     return world.gatekeeper.principals[secrets["acct_one"]]
 

@@ -10,13 +10,6 @@ from tests.contract.http.console.conftest import FORM
 
 
 @pytest.fixture
-async def holder(visit, secrets):
-    browser = visit()
-    await browser.sign_in(secrets["acct_one"])
-    return browser
-
-
-@pytest.fixture
 async def place(holder):
     created = await holder.send("/console/vector-stores", name="handbook", days="7")
     return created.headers["location"]

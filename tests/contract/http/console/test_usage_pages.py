@@ -60,13 +60,6 @@ async def log(key_store, keys):
 
 
 @pytest.fixture
-async def holder(visit, secrets):
-    browser = visit()
-    await browser.sign_in(secrets["acct_one"])
-    return browser
-
-
-@pytest.fixture
 async def operator(visit, secrets):
     browser = visit()
     await browser.sign_in(secrets["ops"])
