@@ -5,7 +5,7 @@ import random
 import socket
 
 # Below those that the kernel gives to connections, above those of Ray's workers, and not those of Serve's replicas: a
-# port that was free stays so until whoever was told of it listens there. Processes of tests that run side by side have
+# port that was free stays so until the process that got it listens there. Processes of tests that run side by side have
 # ports of their own.
 _PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _NUM_PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 EVERY_S, AT_LEAST_S = 1.0, 0.25
-"""Seconds between two looks, and the fewest while somebody waits for one: the controller lists everything each time."""
+"""Seconds between two looks, and the fewest while a test waits for one: the controller lists everything each time."""
 GONE = "GONE"
 """The state of a replica that Serve no longer names; Serve's own word for one that leaves is STOPPING."""
 
@@ -75,7 +75,7 @@ class States:
             found: Deployments | Exception
             try:
                 found = self._look()
-            except Exception as error:  # While there is no controller, for example. Whoever waits gets it.
+            except Exception as error:  # While there is no controller, for example. The waiting test gets it.
                 found = error
             with self._looked:
                 self._found, self._num_ended = found, self._num_begun

@@ -77,7 +77,7 @@ def web() -> Iterator[Web]:
 
 @pytest.fixture(scope="package")
 def service(web: Web, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """The service that nearly every test uses, started as by somebody who has no token for Ray yet."""
+    """The service that nearly every test uses, started as by a user who has no token for Ray yet."""
     adapters = tmp_path_factory.mktemp("adapters")
     for seed, name in enumerate(ADAPTERS):
         make_adapter(adapters / name, "chat", seed)

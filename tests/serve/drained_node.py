@@ -1,4 +1,4 @@
-"""A cluster of a head and two nodes, of which the one with the gatekeeper drains: python -m THIS STATE_DIR.
+"""A cluster of a head and two nodes; the node with the gatekeeper drains: python -m THIS STATE_DIR.
 
 Prints, as JSON, the nodes that the gatekeeper was on, and what its client saw on the way.
 """

@@ -61,7 +61,7 @@ class Core:
         return not self._reading.done()
 
     async def generate(self, num_tokens: int, priority: int, take: Callable[[], bool]) -> None:
-        """Call `take` for each of so many tokens; it returns whether it was the last.
+        """Call `take` for each of `num_tokens`; it returns whether it was the last.
 
         Raises:
             EngineDied: the process has ended.

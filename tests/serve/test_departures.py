@@ -51,7 +51,7 @@ async def test_departure_from_a_whole_completion_is_recorded_with_what_was_made(
 
         asking = asyncio.create_task(http.post("/v1/completions", json=LONG_ANSWERS["/v1/completions"]))
         await soon(has_begun)
-        await asyncio.sleep(0.5)  # Nothing is told of what has been made meanwhile.
+        await asyncio.sleep(0.5)  # What was generated meanwhile is not sent.
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking

@@ -116,7 +116,7 @@ class Asks:
             self.seen.add((await self.limited.chat.completions.create(**body_of(number))).usage)
 
     async def run(self, num_requests: int) -> None:
-        """Send so many requests, all kinds in turn, and a batch of a tenth as many lines beside them."""
+        """Send `num_requests`, all kinds in turn, and a batch of a tenth as many lines beside them."""
         kinds = (
             self.chat,
             self.stream,

@@ -1,4 +1,4 @@
-"""What is known of requests afterwards, the request log and usage by key and model; and what probes are told."""
+"""What is known of requests afterwards, the request log and usage by key and model; and what probes get."""
 
 import asyncio
 import json

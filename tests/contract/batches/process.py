@@ -1,7 +1,7 @@
 """A process that runs batches over real stores and a scripted engine, and ends or stops itself at a named point.
 
 It runs until there is no batch left that has not ended. Ending itself means SIGKILL: nothing is cleaned up. Stopping
-itself means SIGSTOP: it holds what it held, and goes on when it is told to.
+itself means SIGSTOP: it holds what it held, and goes on with SIGCONT.
 """
 
 import asyncio

@@ -146,13 +146,13 @@ class Runs:
         await self.stores.work.release(batch_id, state.epoch)
 
     async def until_claimed(self, batch_id: str, epoch: int) -> None:
-        """Wait until a batch has been claimed so many times."""
+        """Wait until a batch has been claimed, at least in this epoch."""
         async with asyncio.timeout(60):
             while (await self.stores.work.look(batch_id)).epoch < epoch:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     async def until_done(self, batch_id: str, num_lines: int) -> None:
-        """Wait until so many lines are done."""
+        """Wait until `num_lines` are done."""
         async with asyncio.timeout(60):
             while (await self.stores.batches.find("acct", batch_id)).state.num_completed < num_lines:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -1,5 +1,5 @@
 """A minute without the database or the object store, with the settings that the service has: the batch waits, requests
-are told so, and it goes on by itself. The outages lie side by side: all of them mostly wait.
+get an error that says so, and it goes on by itself. The outages lie side by side: all of them mostly wait.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ DATABASE_AWAY = "The database cannot be reached right now. Please retry your req
 
 @dataclass
 class Outage:
-    """A batch's stores, of which one goes away and comes back."""
+    """A batch's stores; one goes away and comes back."""
 
     name: str
     database_url: str
@@ -88,7 +88,7 @@ class Disk:
 
 
 class Client:
-    """Somebody who looks at a batch and at its input, all the while."""
+    """A client that looks at a batch and at its input, all the while."""
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self.statuses: list[str] = []
@@ -154,7 +154,7 @@ async def outlive(outage: Outage, runs: Runs, world: World) -> None:
     assert client.statuses == sorted(client.statuses, key=STEPS.index), outage.name
 
 
-@pytest.mark.exhaustive  # A minute by design, of which `test_stores_away` shows the first seconds.
+@pytest.mark.exhaustive  # A minute by design; `test_stores_away` shows its first seconds.
 @pytest.mark.timeout(600)
 async def test_a_batch_outlives_a_minute_without_its_stores(
     world: World, mortal_postgres: PostgresServer, bucket: ResolvedObjectStore, tmp_path: Path

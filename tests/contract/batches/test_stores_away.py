@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 @asynccontextmanager
 async def running_batch(runs: Runs) -> AsyncIterator[Watched]:
-    """Have a process run a batch of which some lines are done; check it when it has ended."""
+    """Have a process run a batch with some lines done; check it when it has ended."""
     batch_id = await runs.submit()
     watched = Watched(runs.start(SLOWLY))
     try:

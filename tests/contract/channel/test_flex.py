@@ -14,7 +14,7 @@ FLEX = {**USUAL, "service_tier": "flex"}
 
 
 class Waiting:
-    """A runner that ends its answers when it is told to."""
+    """A runner that ends its answers on demand."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()

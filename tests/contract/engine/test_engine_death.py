@@ -1,4 +1,4 @@
-"""A request whose engine dies while it gets it: nobody is told that the answer has ended, and it goes on elsewhere.
+"""A request whose engine dies while it gets it: no client sees the end of an answer, and it goes on elsewhere.
 
 vLLM makes a last output of each request that is aborted, also of one that its engine never got.
 """

@@ -1,4 +1,4 @@
-"""The scheduler beside vLLM's real engine: whom a step holds, seen from the tokens that each request gets."""
+"""The scheduler beside vLLM's real engine: which requests a step holds, seen from the tokens that each request gets."""
 
 import asyncio
 import time

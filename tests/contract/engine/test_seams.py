@@ -226,7 +226,7 @@ def test_gathered_statistics_reach_rays_metrics_in_time(monkeypatch):
         iteration.prompt_token_stats.total = 7
         logger.record(scheduler, iteration)
 
-    step(2, 0.0)  # The first is told at once.
+    step(2, 0.0)  # The first is reported at once.
     for _ in range(5):
         step(2, 0.04)
     assert len(recorded) == 1
@@ -237,7 +237,7 @@ def test_gathered_statistics_reach_rays_metrics_in_time(monkeypatch):
     assert (iteration.num_generation_tokens, iteration.prompt_token_stats.total) == (12, 42)
     assert iteration.inter_token_latencies_iter == [0.2] * 6
     assert iteration.time_to_first_tokens_iter == [0.5] * 6
-    step(0, 0.01)  # The last is told at once, so that nobody is taken to run.
+    step(0, 0.01)  # The last is reported at once, so that no request seems to run.
     assert len(recorded) == 3
     assert recorded[2][1].num_generation_tokens == 2
 

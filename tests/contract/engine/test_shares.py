@@ -115,7 +115,7 @@ def test_an_adapter_too_many_waits_a_step():
 
 
 def queued(*accounts_and_tokens, priority=0):
-    """Return requests as the queue sees them: of each account one that holds so many tokens."""
+    """Return requests as the queue sees them: one of each account, with the tokens that it holds."""
     from vllm.sampling_params import SamplingParams
     from vllm.v1.request import Request
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Files:
-    """The certificate of the replicas, and whom fronts believe."""
+    """The certificate of the replicas, and the authority that fronts trust."""
 
     def __init__(self, folder: Path) -> None:
         self.authority = Authority()

@@ -35,7 +35,7 @@ TIMINGS = replace(QUICK, forget_s=1.0)
 """Soon after a test its replicas are forgotten."""
 MAX_CONNECTIONS, NUM_CONNECTIONS = 8, 40
 NUM_REFUSED = 5
-"""Requests of which each would wait for as long as the front has patience, if each waited anew."""
+"""Each of these requests would wait as long as the front has patience, if each waited anew."""
 ID = re.compile(r"req_[0-9a-f]{32}")
 TRIED_AGAIN = 'haproxy_backend_retry_warnings_total{proxy="ingress"}'
 GIVEN_TO_ANOTHER = 'haproxy_backend_redispatch_warnings_total{proxy="ingress"}'

@@ -1,4 +1,4 @@
-"""What somebody on the network sees of each hop: a word in a prompt and a key, with TLS and without.
+"""What an eavesdropper on the network sees of each hop: a word in a prompt and a key, with TLS and without.
 
 Without TLS the word must be seen, or this test could not fail.
 """

@@ -48,7 +48,7 @@ async def finish(client, batch, timeout_s=60):
 
 
 async def until_done(client, batch, num_lines, timeout_s=60):
-    """Wait until so many lines were completed."""
+    """Wait until `num_lines` were completed."""
     async with asyncio.timeout(timeout_s):
         while batch.request_counts.completed < num_lines:
             await asyncio.sleep(0.01)

@@ -49,7 +49,7 @@ def _install(place: Path) -> None:
 
 
 async def run_tests(node: str, name: str, num_tests: int, **environment: str) -> None:
-    """Run a file of tests of Node's, all of which pass; Node takes a file without any for a test that passes."""
+    """Run a file of Node's tests; all must pass. Node counts a file without tests as a test that passes."""
     process = await asyncio.create_subprocess_exec(
         node,
         "--test",

@@ -17,7 +17,7 @@ from tests.waiting import eventually
 
 @dataclass
 class ScriptedTool:
-    """A tool that answers like a web search with what it is told to; `hold` makes it wait.
+    """A tool that answers like a web search with the given text; `hold` makes it wait.
 
     Requests name it as they name the code interpreter: there must be a schema for a tool that they name.
     """

@@ -25,7 +25,7 @@ LOOPBACK = AddressRules((ip_network("127.0.0.1/32"),))
 
 
 class Names:
-    """A resolver that answers as it is told, each look-up in its turn, the last one for ever."""
+    """A resolver with given answers, each look-up in its turn, the last one for ever."""
 
     def __init__(self, **answers):
         self._answers = {name.replace("_", "."): list(told) for name, told in answers.items()}

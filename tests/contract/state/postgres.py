@@ -136,7 +136,7 @@ class PostgresServer:
         return self._create(f"manta_{time.monotonic_ns()}", _TEMPLATE)
 
     def drop_database(self, url: str) -> None:
-        """Remove a database, whoever is still connected to it."""
+        """Remove a database, even while clients are connected to it."""
         self._execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
 
     def keep(self) -> None:

@@ -1,4 +1,4 @@
-"""A primary and its standby, of which either may die: connections go to whichever takes writes."""
+"""A primary and its standby; either may die: connections go to whichever takes writes."""
 
 import asyncio
 import socket

@@ -219,7 +219,7 @@ async def test_an_upload_expires_after_an_hour_and_is_then_swept(desk):
     assert await desk.counts() == (1, 0, 1)
     with pytest.raises(UploadNotFound):
         await desk.store.find("acct", upload.upload_id)
-    assert (await desk.store.find("acct", kept.upload_id)) == done  # For whoever asks to complete it again.
+    assert (await desk.store.find("acct", kept.upload_id)) == done  # For a client that completes it again.
     desk.shelf.pass_time(LIFETIME_S)
     assert await desk.store.sweep() == 1
 

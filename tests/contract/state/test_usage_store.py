@@ -146,7 +146,7 @@ async def test_old_records_are_dropped_and_usage_stays(database: Database, monke
 
 
 class Trimming:
-    """A log that keeps ten days, of which it holds nine, a record every hour; trimmed by clocks that the test moves."""
+    """A log that keeps ten days and holds nine, a record every hour; trimmed by clocks that the test moves."""
 
     def __init__(self, database: Database, *, ahead_s: float = 0.0) -> None:
         """Take how far ahead the wall clock is from the start on."""

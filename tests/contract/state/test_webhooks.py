@@ -1,4 +1,4 @@
-"""Webhooks in real databases: who hears of what, once at least, for three days, whoever dies."""
+"""Webhooks in real databases: each message is delivered at least once, for three days, whatever process dies."""
 
 import asyncio
 import itertools

@@ -58,7 +58,7 @@ class Course:
     seen: list[tuple[float, int]] = field(default_factory=list)
 
     def time_at(self, num_lines: int) -> float:
-        """Return when so many lines were done, between the commits around it in proportion."""
+        """Return when `num_lines` were done, between the commits around it in proportion."""
         before = (self.validated_s, 0)
         for at in self.seen:
             if at[1] >= num_lines:

@@ -66,7 +66,7 @@ class Progress:
 
 
 def create_line(number: int, model: str, messages: Any, tokens: int, num_bytes: int) -> str:
-    """Return a line of at least so many bytes, as far as metadata can fill it up: the model reads none of that."""
+    """Return a line of at least `num_bytes`, as far as metadata can fill it up: the model reads none of that."""
     body = {"model": model, "messages": messages, "max_tokens": tokens, "temperature": 0}
 
     def render() -> str:

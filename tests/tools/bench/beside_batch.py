@@ -3,10 +3,10 @@
 Requests arrive at random times at a fixed mean rate (an open loop), so that a slow answer holds none of the next back.
 Each round has a side without a batch and one beside it, which take turns to be first; many short rounds meet the same
 machine. Requests of the same rate come for a few seconds before those that count, and what the first of them waited,
-which finds the batch having the engine for itself, is told apart.
+which finds the batch having the engine for itself, is counted apart.
 
 A virtual machine's host may withhold its cores for a while. Requests that meet that, alone or beside, are counted and
-left out: a hundredth of the requests is few, and what they met would be all that is told.
+left out: a hundredth of the requests is few, and what they met would be all that the figure shows.
 """
 
 import asyncio

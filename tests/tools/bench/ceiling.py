@@ -40,7 +40,7 @@ END = (
 
 
 class CheapServer(asyncio.Protocol):
-    """Streams the same answer to every request on a connection, with so many seconds between two tokens."""
+    """Streams the same answer to every request on a connection, with some seconds between two tokens."""
 
     def __init__(self, pace_s: float) -> None:
         self.pace_s = pace_s

@@ -22,7 +22,7 @@ TEXT_OF_RESPONSE = b"event: response.output_text.delta"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One rendered HTTP request, and the fewest and most tokens that its answer may have."""
+    """One rendered HTTP request, and the bounds of its answer's tokens."""
 
     payload: bytes
     is_stream: bool

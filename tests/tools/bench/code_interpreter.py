@@ -86,7 +86,7 @@ async def _containers(name: str, host: SandboxHost, num_warm: int, rounds: int) 
 async def _times(
     work: Callable[[], Awaitable[object]], rounds: int, before: Callable[[], Awaitable[None]] | None = None
 ) -> list[float]:
-    """Return the milliseconds that each of so many rounds took."""
+    """Return the milliseconds that each round took."""
     times = []
     for _ in range(rounds):
         if before is not None:

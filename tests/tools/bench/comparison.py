@@ -21,7 +21,7 @@ NUM_REQUESTS = {"short": {1: 32, 16: 320, 64: 768}, "long": {1: 8, 16: 64, 64: 1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured: so many rounds, each with a number of requests that `scale` multiplies."""
+    """How much is measured: a number of rounds, each with a number of requests that `scale` multiplies."""
 
     clients: tuple[int, ...]
     rounds: int

@@ -50,7 +50,7 @@ def measure(one: OpenAI, other: OpenAI, model: str, num_lines: int, tokens: int)
 
 
 def submit(client: OpenAI, content: bytes, num: int) -> list[str]:
-    """Return the ids of so many new batches."""
+    """Return the ids of `num` new batches."""
     file = client.files.create(file=("in.jsonl", content), purpose="batch")
     create = client.batches.create
     return [create(input_file_id=file.id, endpoint=URL, completion_window="24h").id for _ in range(num)]

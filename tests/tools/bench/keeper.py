@@ -1,6 +1,7 @@
 """Runs a command as the parent of everything that it leaves behind: `python -m tests.tools.bench.keeper COMMAND...`.
 
-On SIGTERM or SIGINT, or when whoever started it dies, it interrupts the command, and after a grace kills the rest.
+On SIGTERM or SIGINT, or when the process that started it dies, it interrupts the command, and after a grace kills the
+rest.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The peers of one run, of which only the one being measured may take processor time.
+"""The peers of one run. Only the one being measured may take processor time.
 
 An idle Ray cluster takes about a fifth of a core, so peers are either halted between their turns (the default) or
 ended and started again.

@@ -1,4 +1,4 @@
-"""Puts load on a server: so many clients, each of which sends its next request when its last one is answered."""
+"""Puts load on a server: clients that each send the next request when the last one is answered."""
 
 import asyncio
 import time

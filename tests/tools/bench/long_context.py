@@ -61,7 +61,7 @@ def words_per_token(peer: Peer) -> float:
 
 
 async def run_beside(peer: Peer, long: Request, short: Shape, clients: int) -> tuple[Sample, list[Sample]]:
-    """Run one long request, and short ones from so many clients until it is answered; return all samples."""
+    """Run one long request, and short ones from several clients until it is answered; return all samples."""
     done: asyncio.Future[Sample] = asyncio.get_running_loop().create_future()
 
     def take(connection: Connection, sample: Sample) -> None:

@@ -33,14 +33,14 @@ def machine_speed() -> float:
 
 
 def drive(peer: Peer, shape: Shape, num: int, clients: int, seed: str) -> list[Sample]:
-    """Send `num` requests from so many clients and return what was seen."""
+    """Send `num` requests from several clients and return what was seen."""
     loop = ClosedLoop(peer.target, create_requests(peer.target, shape, num, seed), clients)
     samples: list[Sample] = uvloop.run(loop.run())
     return samples
 
 
 def measure(peer: Peer, shape: Shape, num: int, clients: int, seed: str) -> Figures:
-    """Send `num` requests from so many clients and return the figures.
+    """Send `num` requests from several clients and return the figures.
 
     Raises:
         ValueError: not one answer was right.
@@ -107,7 +107,7 @@ def calibrate(peer: Peer, prompt_tokens: int) -> int:
 
 
 def prompt_tokens_of(peer: Peer, num_words: int, tries: int = 1) -> int:
-    """Return the most tokens that prompts of so many words took."""
+    """Return the largest number of tokens among prompts of a number of words."""
     samples = drive(peer, Shape(num_words, 2, is_stream=False), tries, 1, f"calibrate-{num_words}")
     if error := next((sample.error for sample in samples if sample.error), None):
         raise ValueError(error)

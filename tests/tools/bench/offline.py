@@ -1,4 +1,4 @@
-"""vLLM without a server: a process that runs the same chats as often as it is told to."""
+"""vLLM without a server: a process that runs the same chats as often as asked."""
 
 import json
 import os

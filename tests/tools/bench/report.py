@@ -40,7 +40,7 @@ LEAST_SHARE = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One kind of load: streaming or not, a prompt length, so many clients."""
+    """One kind of load: streaming or not, a prompt length, a number of clients."""
 
     mode: str
     prompt: str

@@ -214,7 +214,7 @@ async def _turn(operation: ResponseOperation, body: dict[str, Any]) -> tuple[flo
 
 
 async def _measure(what: str, work: Callable[[], Awaitable[None]], times: int, at_once: int = 1) -> list[str]:
-    """Return a row for work that so many do at once."""
+    """Return a row for work that several do at once."""
     took: list[float] = []
 
     async def repeat() -> None:

@@ -10,7 +10,7 @@ from tests.tools.demo_model.words import Draw
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A thing to remember: how it is told and asked for, what is said to it, what is answered."""
+    """A thing to remember: sentences that say it and ask for it, the reply to either."""
 
     tell: tuple[str, ...]
     reply: str

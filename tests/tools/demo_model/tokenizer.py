@@ -23,7 +23,7 @@ _IGNORED = -100
 
 
 def build_tokenizer(num_dialogues: int = 20_000) -> Tokenizer:
-    """Return the tokenizer, the same on every machine, from the words of so many generated dialogues."""
+    """Return the tokenizer, the same on every machine, from the words of the generated dialogues."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokens = [*SPECIAL_TOKENS, *MARKUP_TOKENS, *alphabet]
     tokens += [word for word in _count_words(num_dialogues) if word not in set(tokens)]

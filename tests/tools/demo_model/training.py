@@ -155,7 +155,7 @@ class Training:
         }
 
     def run(self, num_steps: int, num_falling: int) -> None:
-        """Train up to `num_steps` steps in all, in the last `num_falling` of which the rate falls to nothing."""
+        """Train up to `num_steps` steps in all; in the last `num_falling` the rate falls to nothing."""
         optimizer = self.optimizer
         num_parameters = sum(p.numel() for p in self.model.parameters())
         print(f"{num_parameters:,} parameters, step {optimizer.num_steps} of {num_steps}", flush=True)

@@ -71,7 +71,7 @@ def _cluster_of(drill: Drill) -> tuple[str, int, bool]:
 
 
 async def play_all(drills: Sequence[Drill], rounds: int, folder: Path, keep: Callable[[Played], None]) -> None:
-    """Play every drill so many times, in turns, each cluster after the other; keeps each round once it is played."""
+    """Play every drill `rounds` times, in turns, each cluster after the other; keeps each round once it is played."""
     for (engine, num_workers, needs_former), of_cluster in groupby(drills, _cluster_of):
         turns = deque(_turns(list(of_cluster), rounds))
         code = versions.unpack(folder / "code") if needs_former else ROOT

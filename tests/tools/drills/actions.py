@@ -75,7 +75,7 @@ def _note_connections(scene: Scene, process: psutil.Process) -> None:
 
 
 def lose_worker(back_after_s: float | None = None) -> Action:
-    """Return what takes a worker's power away, and gives it back so many seconds later; see `_most_needed`."""
+    """Return what takes a worker's power away, and gives it back some seconds later; see `_most_needed`."""
 
     async def act(scene: Scene) -> None:
         node = await asyncio.to_thread(_most_needed, scene.cluster)

@@ -1,6 +1,6 @@
 """What clients ask for, and what each answer must be.
 
-Of a scripted engine that is known before: it says the words of the prompt, no two of which are alike, so that a token
+Of a scripted engine that is known before: it says the words of the prompt, no two alike, so that a token
 which is lost or comes twice is seen. Of vLLM it is what an undisturbed run has said to the same prompt and seed.
 """
 

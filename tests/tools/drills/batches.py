@@ -15,7 +15,7 @@ LINE_TOKENS = 4
 
 
 class RunningBatch:
-    """A batch of so many lines, submitted when this is made."""
+    """A batch, submitted when this is created."""
 
     def __init__(self, url: str, key: str, num_lines: int) -> None:
         self._client = OpenAI(base_url=url, api_key=key, max_retries=5, timeout=120)

@@ -78,7 +78,7 @@ def judge(
     faults = [fault for exchange in history for fault in judge_exchange(exchange, expected[exchange.prompt], bounds)]
     excused = [one for one in history if has_failed(one) and bounds.may_fail(one)]
     if bounds.max_failed is not None and len(excused) > bounds.max_failed:
-        faults.append(Fault(Wrong.FAILED, None, f"{len(excused)} failed, of which {bounds.max_failed} may"))
+        faults.append(Fault(Wrong.FAILED, None, f"{len(excused)} failed, and {bounds.max_failed} may"))
     return faults + judge_charges(history, charged)
 
 
@@ -112,7 +112,7 @@ def judge_exchange(exchange: Exchange, expected: Mapping[str, str], bounds: Boun
         if allowed is not None and exchange.longest_wait_s > allowed:
             yield fault(
                 Wrong.SLOW,
-                f"{_which(exchange)}: {exchange.longest_wait_s:.2f} s, of which {allowed:.2f} s are promised",
+                f"{_which(exchange)}: {exchange.longest_wait_s:.2f} s; {allowed:.2f} s are promised",
             )
         return
     if exchange.status == 404:

@@ -95,7 +95,7 @@ def write_results(record: Path, verdicts: Sequence[Verdict], command: str, left_
 
 
 def describe_round(verdict: Verdict) -> str:
-    """Return a round in some lines, for whoever watches the run."""
+    """Return a round in some lines, to watch the run by."""
     waits = ", ".join(f"{kind} {wait:.2f} s" for kind, wait in sorted(verdict.longest_wait_s.items()))
     failed = f"{verdict.requests} requests, {verdict.failed} failed, {verdict.excused} of them allowed"
     after = f"back after {verdict.back_s}, at rest after {verdict.rest_s}"

@@ -160,7 +160,7 @@ class Stage:
         return key_id, Load(self._doors, secret, self._asks.next)
 
     async def begin_batch(self, num_lines: int) -> RunningBatch:
-        """Submit a batch of so many lines."""
+        """Submit a batch of `num_lines`."""
         secret = await self.issue("batch")
         return await asyncio.to_thread(RunningBatch, f"{self.url}/v1", secret, num_lines)
 
@@ -256,7 +256,7 @@ def judge_service(played: Played) -> list[Fault]:
     if played.batch and not played.batch.startswith("exact"):
         faults.append(Fault(Wrong.BATCH, None, played.batch))
     if promise.back_s is not None and (played.back_s is None or played.back_s > promise.back_s):
-        faults.append(Fault(Wrong.NOT_BACK, None, f"{played.back_s} s, of which {promise.back_s} s are promised"))
+        faults.append(Fault(Wrong.NOT_BACK, None, f"{played.back_s} s; {promise.back_s} s are promised"))
     if promise.keeps_replicas and played.replaced:
         faults.append(Fault(Wrong.REPLACED, None, f"{played.replaced} replicas"))
     return faults

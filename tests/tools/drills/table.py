@@ -46,7 +46,7 @@ class Drill:
 
     `num_workers` is the cluster that it needs: of two and more workers, the head has the control processes alone, else
     it serves too. `watch_s` is how long the load goes on after the harm has begun. A batch of `batch_lines` lines runs
-    meanwhile. `has_newcomer` says that somebody asks with a key which was made after the harm. One that `needs_former`
+    meanwhile. `has_newcomer` says that a client asks with a key created after the harm. One that `needs_former`
     begins with the version before this one.
     """
 
@@ -91,7 +91,7 @@ def undisturbed(num_workers: int, engine: Literal["scripted", "vllm"], *, needs_
 
 
 def _away(name: str, action: Action, promise: Promise, watch_s: float, *, is_held: bool = True) -> Drill:
-    """Return a row in which a node is away: a batch runs meanwhile, and somebody comes with a new key."""
+    """Return a row in which a node is away: a batch runs meanwhile, and a client comes with a new key."""
     drill = Drill(name, action, promise, watch_s=watch_s, is_held=is_held, needs_redis=promise is _HEAD)
     return replace(drill, batch_lines=1500, has_newcomer=True)
 

@@ -1,4 +1,4 @@
-"""What an operator is told to paste is complete and correct."""
+"""The lines for an operator to paste are complete and correct."""
 
 import ast
 import json

@@ -33,7 +33,7 @@ async def ask_and_reset(port: int) -> None:
 
 
 async def num_held(wait_s: float) -> int:
-    """Return how many requests a server holds at most so many seconds after their connections were reset."""
+    """Return how many requests a server still holds some seconds after their connections were reset."""
     held: list[weakref.ref[Marker]] = []
 
     async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:

@@ -182,7 +182,7 @@ class Regions:
 async def admit_for(
     world: Regions, load: list[tuple[GatekeeperClient, Principal, float]], seconds: float
 ) -> list[list[tuple[float, bool]]]:
-    """Let each client ask for so many requests a second; return when each was admitted or refused."""
+    """Let each client ask at its rate; return when each was admitted or refused."""
     begun = world.now
     asked = [0] * len(load)
     decided: list[list[tuple[float, bool]]] = [[] for _ in load]

@@ -1,4 +1,4 @@
-"""Where actors run of which the cluster has one."""
+"""Where the actors run that a cluster has one of."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -142,7 +142,7 @@ async def test_usage_of_an_answer_that_is_taken_back_is_known(reach):
 
 
 class Table(Handle):
-    """A handle over several replicas, of which Serve's table has some."""
+    """A handle over several replicas; Serve's table has some of them."""
 
     def __init__(self, *listed: str) -> None:
         super().__init__(has_replica=True)

@@ -55,7 +55,7 @@ class Stream:
 
 @dataclass
 class Engine:
-    """Replicas, each with what happens to the request there: dies after so many frames, or cannot be reached."""
+    """Replicas, each with what happens to the request there: dies after a number of frames, or cannot be reached."""
 
     plans: list[int | ChannelError | EngineError | None]
     card: ModelCard = CARD

@@ -331,6 +331,20 @@ def test_code_keeps_to_the_words_of_the_glossary(top: str) -> None:
     assert found == []
 
 
+def test_tests_keep_to_the_words_of_the_glossary() -> None:
+    """In docstrings and comments; prompts and documents of tests may say anything."""
+    found = []
+    for path in (ROOT / "tests").rglob("*.py"):
+        text = path.read_text()
+        prose = re.findall(r"#.*", text) + [
+            ast.get_docstring(node) or ""
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        found += [f"{path.name}: {match[0]}" for one in prose for match in AVOIDED.finditer(one)]
+    assert found == []
+
+
 def test_documentation_loads_nothing_from_the_network() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
     settings = yaml.safe_load(text)

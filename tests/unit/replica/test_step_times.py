@@ -94,7 +94,7 @@ def test_one_is_added_where_steps_take_too_long_already_and_tokens_nothing(times
 
 
 def pace_after(*steps, most=4096):
-    """Return the pace after steps of so many tokens; each comes so many seconds after the one before."""
+    """Return the pace after steps of these tokens, with these seconds between two steps."""
     pace = ReadingPace(most)
     for num_tokens, seconds in steps:
         pace.note(num_tokens, seconds)

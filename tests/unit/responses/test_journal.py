@@ -77,7 +77,7 @@ async def test_it_goes_on_after_what_the_journal_has(cut: int) -> None:
 
 
 async def test_the_end_is_not_in_the_journal_before_what_it_took_is_known() -> None:
-    """Or whoever takes over would have the engine go on after the end."""
+    """Or the next runner would have the engine go on after the end."""
     journal, stands = Journal(is_kept=True), asyncio.Event()
     asking = asyncio.create_task(ask(scripted(Script([*ANSWER, END, stands], USAGE)), journal))
     written: list[bytes] = []

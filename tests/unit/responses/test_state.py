@@ -349,7 +349,7 @@ def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, i
 
 
 def check_given_up(seen: list[bytes]) -> None:
-    """Assert that a response of which these events were seen can be ended legally by another process.
+    """Assert that another process can legally end a response after these events.
 
     Events do not tell all of the probabilities of tokens.
     """

@@ -23,7 +23,7 @@ MESSAGES = [{"role": "user", "content": "Say hello."}]
 
 @pytest.fixture(autouse=True)
 def adapted(world):
-    """The world's chat model with two adapters, of which one account sees one only."""
+    """The world's chat model with two adapters; one account sees only one of them."""
     world.chat.card = replace(world.chat.card, adapters=(Adapter("one"), Adapter("own", frozenset({"acct_1"}))))
     world.directory = ConfiguredDirectory([(world.chat, ("chat",)), (world.embeddings, ())])
     world.principal(OTHER, key_id="key_2", account="acct_2")

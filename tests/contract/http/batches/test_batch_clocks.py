@@ -45,7 +45,7 @@ def held_lines(world: World) -> asyncio.Event:
 
 
 async def looks(stores: Stores, num_more: int) -> None:
-    """Wait until it was looked for a batch so many times more."""
+    """Wait until batches were looked for `num_more` times."""
     wanted = stores.work.num_looks + num_more
     await eventually(lambda: stores.work.num_looks >= wanted)
 

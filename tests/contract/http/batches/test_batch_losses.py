@@ -36,7 +36,7 @@ INPUT_LOST = {
 
 
 def large(number: int) -> dict[str, object]:
-    """Return a line of which two do not fit into what is read at once."""
+    """Return a line so long that two do not fit into one read."""
     made = line(number)
     made["body"]["messages"].insert(0, {"role": "system", "content": LARGE})
     return made
@@ -70,7 +70,7 @@ async def submit_held(client, world):
 
 
 async def submit_half_done(client, world):
-    """Submit two lines, of which the second waits for ever; return the batch when the first is answered."""
+    """Submit two lines; the second waits for ever; return the batch when the first is answered."""
     world.chat.script = lambda request: answer(request) if b"Question 0" in request.body else Script([asyncio.Event()])
     return await until_done(client, await submit(client, jsonl(line(0), line(1))), 1)
 

@@ -1,4 +1,4 @@
-"""What is promised of batches in so many words: exact refusals, bounds, pages, scopes, totals, sweeps."""
+"""Promises about batches, word for word: exact refusals, bounds, pages, scopes, totals, sweeps."""
 
 import asyncio
 from dataclasses import replace

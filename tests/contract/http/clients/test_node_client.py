@@ -18,7 +18,7 @@ LIMITED = "sk-manta-limited-0123456789abcdefghijklmnop"
 
 
 def scripts():
-    """Return what the engine does, by what it is told."""
+    """Return what the engine does for each prompt."""
     busy = [Overloaded("full", 0.01), Overloaded("full", 0.01)]
 
     def script(request):

@@ -84,7 +84,7 @@ async def test_open_webui_works_unmodified(world, tmp_path):
         title = await page.post("/api/v1/tasks/title/completions", json=asking("Hello?"))
         assert title.json()["choices"][0]["message"]["content"] == "Hello there!"
 
-        # A document is cut into pieces, of which each gets a vector; what a question finds of them is in its prompt.
+        # A document is cut into pieces, and each gets a vector; the pieces that a question finds are in its prompt.
         document = {"file": ("herons.txt", b"A heron stands on one leg.", "text/plain")}
         file_id = (await page.post("/api/v1/files/", files=document)).json()["id"]
 

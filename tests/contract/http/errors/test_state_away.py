@@ -1,4 +1,4 @@
-"""A database or an object store that is away or full: requests are told so, lines of batches wait."""
+"""A database or an object store that is away or full: requests get an error that says so, batch requests wait."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -15,7 +15,7 @@ from tests.twins.fleet import LocalFleet
 
 
 class FleetElsewhere(LocalFleet):
-    """A worker that learns only what it is told, as one in a process of its own does."""
+    """A worker that learns only what messages say, as one in a process of its own does."""
 
     async def run(self, batch, places):
         await asyncio.create_task(super().run(batch, places), context=Context())

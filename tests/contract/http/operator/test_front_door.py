@@ -1,4 +1,4 @@
-"""The ingress's side of the front: whose request ids it takes over, and to whom it introduces itself."""
+"""The ingress's side of the front: whose request ids it takes over, and how it introduces itself."""
 
 import hmac
 import re

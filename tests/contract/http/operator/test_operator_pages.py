@@ -45,7 +45,7 @@ async def test_readiness_wants_gatekeeper_and_models(world):
 
 
 class Starting:
-    """A model that comes up when it is told to."""
+    """A model that comes up on demand."""
 
     def __init__(self):
         self.is_up = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Responses in the background: followed from anywhere, cancelled, taken over when whoever ran them is gone."""
+"""Responses in the background: followed from anywhere, cancelled, taken over when their runner is gone."""
 
 import asyncio
 from dataclasses import replace

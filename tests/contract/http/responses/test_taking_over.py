@@ -1,4 +1,4 @@
-"""Background responses whose runner dies, after any piece: whoever takes over makes the very same response of them."""
+"""Background responses whose runner dies, after any piece: the next runner makes the very same response of them."""
 
 import asyncio
 import re
@@ -184,7 +184,7 @@ async def test_a_call_that_was_under_way_is_not_made_again_and_the_model_is_told
 
 
 async def test_a_call_is_not_made_before_it_is_stored_that_it_is_under_way(world, mcp_server, monkeypatch):
-    """Whoever takes over would make it again."""
+    """The next runner would create it again."""
     is_storing, may_store, append = asyncio.Event(), asyncio.Event(), BackgroundStore.append
 
     async def append_later(store, *args, journal=(), **more):

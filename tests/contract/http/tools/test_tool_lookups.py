@@ -1,4 +1,4 @@
-"""What tools look up does not make the answer wait, and what is missing is refused before anything is told."""
+"""Look-ups of tools do not delay the answer, and what is missing is refused before the answer begins."""
 
 import asyncio
 import gc

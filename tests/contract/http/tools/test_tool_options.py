@@ -149,7 +149,7 @@ async def test_each_tool_can_be_chosen_or_forbidden_however_a_response_is_made(w
         output = [item["type"] for item in response["output"] if item["type"] != "mcp_list_tools"]
         assert output == ([] if choice == "none" else [KINDS[name]] * 2) + ["message"]
         told = [one for one in asked.bodies[name] if one["messages"][-1]["content"] == body["input"]]
-        # The search of the web is several functions, of which any will do.
+        # The web search is several functions; any of them will do.
         forced = "required" if name == "web_search" else {"type": "function", "function": {"name": name}}
         assert told
         assert all(one["tool_choice"] == ("none" if choice == "none" else forced) for one in told)

@@ -91,7 +91,7 @@ def lose_bucket(away_s: float) -> RegionAction:
 
 
 def cut_link(for_s: float, *, kills_lender: bool = False) -> RegionAction:
-    """Return what cuts the link between the regions, both of which live and reach the witness and the clients.
+    """Return what cuts the link between the regions; both live, and reach the witness and the clients.
 
     Where a limit is asked for near the primary, it then is near both. The gatekeeper of the other region, which has
     lent its share, may be killed as well.

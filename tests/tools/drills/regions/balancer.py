@@ -21,7 +21,7 @@ HEALTH = "/regionz"
 SILENT_S = 3
 """A connection to a region that is silent for so long has ended. One to a region that should be left goes on."""
 FALL = 2
-"""A region is left after so many checks that failed: within about two seconds."""
+"""A region is drained after this many failed checks: within about two seconds."""
 
 _HEAD = """\
 global

@@ -18,7 +18,7 @@ STREAM_TOKENS, SHORT_TOKENS = 60, 8
 PAUSE_S = 0.5
 HANG_S = 60.0
 TURNS = 5
-"""A chain has so many turns, then the client begins another."""
+"""The turns of a chain; then the client begins another."""
 
 
 @dataclass

@@ -81,7 +81,7 @@ class Lane:
 
 
 class Link:
-    """A running link between two nodes, each of which reaches the other's address over it alone."""
+    """A running link between two nodes; each reaches the other's address over it alone."""
 
     def __init__(self, one: Node, other: Node, delay_s: float = DELAY_S, loss: float = 0.0) -> None:
         """Start to carry; returns when both nodes have their route."""

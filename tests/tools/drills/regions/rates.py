@@ -12,7 +12,7 @@ from tests.tools.drills.regions.balancer import url_near
 
 WINDOW_S = 60.0
 SELDOM = 10
-"""Where clients ask seldom, they pause so many times as long."""
+"""Where clients ask seldom, the factor by which they pause longer."""
 
 
 @dataclass(frozen=True)

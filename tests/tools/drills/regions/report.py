@@ -59,7 +59,7 @@ def _by_side(values: Mapping[str, float]) -> str:
 
 
 def describe(one: RegionRound) -> str:
-    """Return a round in some lines, for whoever watches the run."""
+    """Return a round in some lines, to watch the run by."""
     lines = [
         f"{one.name}: {one.requests} calls, {one.failed} failed, {one.excused} of them allowed",
         f"    waits p99: served {_seconds(one.served_p99_s)}, stored {_seconds(one.stored_p99_s)}; {one.notes}",

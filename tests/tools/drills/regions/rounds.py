@@ -37,7 +37,7 @@ FILE = b"What was stored one moment before.\n" * 100
 KNOWN_S = 10.0
 """A new key is known in both regions after so long."""
 AT_ONCE = 8
-"""So many turns are looked for at the same time."""
+"""How many turns are looked up at the same time."""
 SERVED = frozenset({"stream", "whole", "embedding"})
 
 
