@@ -15,6 +15,7 @@ from serve_app.console.pages import (
     sign_in,
     stores,
     usage,
+    webhooks,
 )
 from serve_app.console.pages.operator import accounts, audit, cluster
 from serve_app.console.pages.operator import batches as all_batches
@@ -27,6 +28,7 @@ _FILE = "/console/files/{file_id}"
 _KEY = "/console/keys/{key_id}"
 _STORE = "/console/vector-stores/{vector_store_id}"
 _RESPONSE = "/console/responses/{response_id}"
+_WEBHOOK = "/console/webhooks/{endpoint_id}"
 _CONVERSATION = "/console/conversations/{conversation_id}"
 
 UPLOADS = "/console/upload/"
@@ -83,6 +85,12 @@ ROUTES = [
     Route("/console/conversations", page(responses.list_conversations, operation=Operation.RESPONSES)),
     Route(_CONVERSATION, page(responses.show_conversation, operation=Operation.RESPONSES)),
     Route(_CONVERSATION + "/delete", page(responses.delete_conversation, operation=Operation.RESPONSES), methods=_POST),
+    Route("/console/webhooks", page(webhooks.list_endpoints, operation=Operation.WEBHOOKS)),
+    Route("/console/webhooks", page(webhooks.create_endpoint, operation=Operation.WEBHOOKS), methods=_POST),
+    Route(_WEBHOOK + "/enable", page(webhooks.enable_endpoint, operation=Operation.WEBHOOKS), methods=_POST),
+    Route(_WEBHOOK + "/test", page(webhooks.test_endpoint, operation=Operation.WEBHOOKS), methods=_POST),
+    Route(_WEBHOOK + "/rotate", page(webhooks.rotate_secret, operation=Operation.WEBHOOKS), methods=_POST),
+    Route(_WEBHOOK + "/delete", page(webhooks.delete_endpoint, operation=Operation.WEBHOOKS), methods=_POST),
     Route("/console/playground", page(models.show_playground)),
     Route(
         PLAYGROUND + "chat",

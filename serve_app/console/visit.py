@@ -188,8 +188,8 @@ def may_read_usage(principal: Principal) -> bool:
 async def _checked_form(request: Request, session: Session) -> dict[str, str]:
     """Check that a page of this session sent the form; return its fields, empty for a form with a file or for JSON."""
     check_origin(request)
-    # The page reads a form with a file piece by piece, so its token is in the query.
-    given = request.headers.get(CSRF_HEADER) or request.query_params.get("csrf")
+    # A form with a file is read piece by piece, after this check, so its token is in a header.
+    given = request.headers.get(CSRF_HEADER)
     fields: dict[str, str] = {}
     if request.headers.get("content-type", "").partition(";")[0] == _FORM_TYPE:
         try:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from deployments.operations import Operation
+from deployments.state.audit_log import Actor
 from deployments.state.identity.principal import Principal
 from deployments.state.webhooks.rows import (
     EVENT_TYPES,
@@ -37,6 +38,7 @@ from serve_app.routes.endpoint import (
 )
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.schemas.base import PageQuery, WireModel
+from serve_app.services import Services
 from serve_app.validation.body import parse_body
 
 _EndpointName = Annotated[str, Field(min_length=1, max_length=100)]
@@ -141,14 +143,9 @@ async def create_endpoint(request: Request) -> Response:
 
     Only this answer contains the signing secret.
     """
-    principal, store = await _caller(request)
+    principal, _ = await _caller(request)
     body = await parse_body(await request.body(), NewWebhookEndpoint)
-    _check_url(request, body.url)
-    try:
-        created = await store.create(principal.account, body.name, body.url, body.event_types, by=actor_of(principal))
-    except TooManyEndpoints:
-        message = f"You have {MAX_ENDPOINTS} webhook endpoints, which is the limit. Delete one of them."
-        raise QuotaExceeded(message, code="webhook_endpoint_limit_exceeded") from None
+    created = await add_endpoint(services_of(request), principal, body, actor_of(principal))
     return json_response(endpoint_to_wire(created, shows_secret=True))
 
 
@@ -184,7 +181,7 @@ async def update_endpoint(request: Request) -> Response:
     principal, store = await _caller(request)
     body = await parse_body(await request.body() or b"{}", WebhookEndpointChange)
     if body.url is not None:
-        _check_url(request, body.url)
+        _check_url(services_of(request), body.url)
     with _finding(request) as endpoint_id:
         changed = await store.update(
             principal.account,
@@ -234,14 +231,7 @@ async def test_endpoint(request: Request) -> Response:
         body = await parse_body(await request.body(), WebhookTest)
         with _finding(request) as endpoint_id:
             endpoint = await services.webhooks.find(principal.account, endpoint_id)
-        kind = body.event_type.partition(".")[0]
-        sample = new_event(body.event_type, "batch_test" if kind == "batch" else "resp_test", time.time())
-        try:
-            status = await services.webhook_sender.send(sample, endpoint)
-        except OutboundError as error:
-            raise BadRequest(
-                f"The test could not be delivered. {error.message}", param="url", code="webhook_delivery_failed"
-            ) from None
+        status = await send_sample(services, endpoint, body.event_type)
     return json_response(
         {
             "object": "webhook_endpoint.test",
@@ -265,9 +255,40 @@ async def _caller(request: Request) -> tuple[Principal, WebhookStore]:
     return await caller(request, Operation.WEBHOOKS), services_of(request).webhooks
 
 
-def _check_url(request: Request, url: str) -> None:
+async def add_endpoint(services: Services, principal: Principal, new: NewWebhookEndpoint, by: Actor) -> Endpoint:
+    """Create an endpoint of the principal's account; return it with its secret.
+
+    Raises:
+        BadRequest: events may not be sent to the address.
+        QuotaExceeded: the account has as many endpoints as it may.
+    """
+    _check_url(services, new.url)
     try:
-        services_of(request).webhook_sender.check_url(url)
+        return await services.webhooks.create(principal.account, new.name, new.url, new.event_types, by=by)
+    except TooManyEndpoints:
+        message = f"You have {MAX_ENDPOINTS} webhook endpoints, which is the limit. Delete one of them."
+        raise QuotaExceeded(message, code="webhook_endpoint_limit_exceeded") from None
+
+
+async def send_sample(services: Services, endpoint: Endpoint, event_type: EventType) -> int:
+    """Send a sample event to an endpoint; return the status of its answer.
+
+    Raises:
+        BadRequest: the endpoint did not take it.
+    """
+    kind = event_type.partition(".")[0]
+    sample = new_event(event_type, "batch_test" if kind == "batch" else "resp_test", time.time())
+    try:
+        return await services.webhook_sender.send(sample, endpoint)
+    except OutboundError as error:
+        raise BadRequest(
+            f"The test could not be delivered. {error.message}", param="url", code="webhook_delivery_failed"
+        ) from None
+
+
+def _check_url(services: Services, url: str) -> None:
+    try:
+        services.webhook_sender.check_url(url)
     except AddressRefused as refused:
         raise BadRequest(f"Invalid 'url': {refused.message}", param="url", code="invalid_value") from None
 

@@ -15,7 +15,9 @@ from deployments.state.console_sessions import ConsoleSessions
 from deployments.state.identity.keys import NewKey
 from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.request_log import RequestLogReader
+from serve_app.console.session import CSRF_HEADER
 from tests.contract.http.conftest import principal
+from tests.contract.http.webhooks.conftest import receiver, webhooks  # noqa: F401 - fixtures.
 
 SITE = "http://manta.test"
 FORM = {"origin": SITE}
@@ -43,6 +45,11 @@ class Visitor:
 
     async def send(self, path: str, **fields: str) -> httpx2.Response:
         return await self.http.post(path, data={"csrf": self.csrf, **fields}, headers=FORM)
+
+    async def upload(self, path: str, name: str, content: bytes, **fields: str) -> httpx2.Response:
+        """Send a form with a file, as the script of the pages does."""
+        headers = {**FORM, CSRF_HEADER: self.csrf}
+        return await self.http.post(path, data=fields, files={"file": (name, content)}, headers=headers)
 
 
 @pytest.fixture

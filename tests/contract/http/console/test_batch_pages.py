@@ -11,7 +11,6 @@ from deployments.state.database.tables.content import batches
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import add_lines
 from tests.contract.http.answers import MODEL
-from tests.contract.http.console.conftest import FORM
 
 CHAT = "/v1/chat/completions"
 ENDED = re.compile(r'data-status="(completed|failed|cancelled)"')
@@ -23,12 +22,7 @@ def line(number, **body):
 
 
 async def upload(holder, name, lines):
-    return await holder.http.post(
-        f"/console/upload/batch?csrf={holder.csrf}",
-        files={"file": (name, "\n".join(lines).encode())},
-        data={"purpose": "batch"},
-        headers=FORM,
-    )
+    return await holder.upload("/console/upload/batch", name, "\n".join(lines).encode(), purpose="batch")
 
 
 async def test_the_first_bodies_are_checked_and_a_bad_file_is_not_stored(world, holder, secrets):

@@ -24,6 +24,7 @@ PAGES = (
     "vector-stores",
     "responses",
     "conversations",
+    "webhooks",
     "playground",
 )
 OPERATOR_PAGES = (

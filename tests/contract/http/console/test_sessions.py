@@ -101,9 +101,7 @@ async def test_what_a_bound_key_uploads_is_in_the_bucket_of_its_region_alone(wor
     bind(world, secrets["acct_one"], "us")
     browser = visit()
     await asyncio.create_task(browser.sign_in(secrets["acct_one"]))  # It marks the task that it runs in.
-    place = f"/console/upload/file?csrf={browser.csrf}"
-    fields, file = {"purpose": "user_data"}, {"file": ("a.txt", b"a")}
-    assert (await browser.http.post(place, data=fields, files=file, headers=FORM)).status_code == 303
+    assert (await browser.upload("/console/upload/file", "a.txt", b"a", purpose="user_data")).status_code == 303
     assert (len(near.modified_at), far.modified_at) == (1, {})
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from deployments.state.database.queries import Page
 from serve_app.operations.vector_stores.search import Hit
-from tests.contract.http.console.conftest import FORM
 
 
 @pytest.fixture
@@ -24,12 +23,7 @@ async def test_a_store_is_created_with_a_name_and_an_expiry(world, holder, place
 
 async def test_a_file_is_uploaded_into_a_store_and_removed_from_it(world, holder, place, secrets):
     store_id = place.rpartition("/")[2]
-    sent = await holder.http.post(
-        f"/console/upload/vector-stores/{store_id}?csrf={holder.csrf}",
-        files={"file": ("rules.txt", b"text")},
-        data={"purpose": "assistants"},
-        headers=FORM,
-    )
+    sent = await holder.upload(f"/console/upload/vector-stores/{store_id}", "rules.txt", b"text", purpose="assistants")
     assert sent.headers["location"] == place + "?done=added"
     page = await holder.read(place)
     file_id = re.search(r'name="file" value="(file-\w+)"', page)[1]
@@ -49,12 +43,7 @@ async def test_a_file_of_another_account_is_not_added(world, holder, place, secr
 
 async def test_a_long_passage_is_folded(world, holder, place, monkeypatch):
     store_id = place.rpartition("/")[2]
-    await holder.http.post(
-        f"/console/upload/vector-stores/{store_id}?csrf={holder.csrf}",
-        files={"file": ("rules.txt", b"text")},
-        data={"purpose": "assistants"},
-        headers=FORM,
-    )
+    await holder.upload(f"/console/upload/vector-stores/{store_id}", "rules.txt", b"text", purpose="assistants")
     inside, _ = await world.file_search.service.files.list_files("acct_one", store_id, Page())
     found = [Hit(inside[0], 0, 0.5, "word " * 500), Hit(inside[0], 1, 0.4, "short")]
 
