@@ -43,7 +43,7 @@ FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startT
 
 
 @pytest.fixture
-def cluster(world):
+def cluster(world, webhooks):
     world.cluster = ClusterTwin()
 
 
