@@ -50,9 +50,9 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, py
     return report
 
 
-def sandboxes(limits: Limits) -> SandboxHost:
+def sandboxes(limits: Limits, *, has_shell: bool = False) -> SandboxHost:
     """Return what makes sandboxes with these bounds; fail where bubblewrap makes one and the service refuses to."""
-    host = _prepare(limits)
+    host = _prepare(limits, has_shell)
     if isinstance(host, str):
         why = f"no sandbox can be built here: {host}"
         return pytest.fail(why) if _bubblewrap_works() else uninstalled(why)
@@ -67,11 +67,11 @@ def _bubblewrap_works() -> bool:
 
 
 @functools.cache
-def _prepare(limits: Limits) -> SandboxHost | str:
+def _prepare(limits: Limits, has_shell: bool) -> SandboxHost | str:
     """Return what makes sandboxes, or why none can be built."""
     with ThreadPoolExecutor(1) as thread:  # In the test's own, an event loop may be running.
         try:
-            return thread.submit(lambda: asyncio.run(prepare_host(limits))).result()
+            return thread.submit(lambda: asyncio.run(prepare_host(limits, has_shell=has_shell))).result()
         except SandboxUnavailable as error:
             return str(error)
 

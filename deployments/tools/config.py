@@ -29,6 +29,7 @@ class CodeInterpreterConfig(Section):
         memory_limit: the memory of all processes of one container.
         work_mib: the size of the files of one container; they are in memory too.
         call_timeout_s: after how many seconds a call is interrupted.
+        shell: whether containers have a shell and the usual programs of this host, which the tool `shell` needs.
         autoscaling_config, ray_actor_options: as Ray names them; the load of a replica is its containers.
     """
 
@@ -45,6 +46,7 @@ class CodeInterpreterConfig(Section):
     memory_limit: MemoryLimit = "1g"
     work_mib: int = Field(default=256, ge=1, le=16384)
     call_timeout_s: float = Field(default=60.0, gt=0, le=600)
+    shell: bool = False
     autoscaling_config: dict[str, Any] = Field(default_factory=lambda: {"min_replicas": 1, "max_replicas": 1})
     ray_actor_options: dict[str, Any] = {}
 

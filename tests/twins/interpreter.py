@@ -17,9 +17,9 @@ from tests.needs import sandboxes
 LIMITS = Limits(memory_bytes=512 * MIB, work_bytes=16 * MIB, file_bytes=8 * MIB, call_s=60.0)
 
 
-def sandbox_host() -> SandboxHost:
+def sandbox_host(*, has_shell: bool = False) -> SandboxHost:
     """Return what makes sandboxes here; where none can be built, the test that asks is skipped."""
-    return sandboxes(LIMITS)
+    return sandboxes(LIMITS, has_shell=has_shell)
 
 
 @dataclass
@@ -40,9 +40,11 @@ class Interpreter:
 
 
 @asynccontextmanager
-async def run_interpreter(folder: Path, num_replicas: int = 1, max_containers: int = 8) -> AsyncIterator[Interpreter]:
+async def run_interpreter(
+    folder: Path, num_replicas: int = 1, max_containers: int = 8, *, has_shell: bool = False
+) -> AsyncIterator[Interpreter]:
     """Have replicas run that make sandboxes when they are asked for one."""
-    host = sandbox_host()
+    host = sandbox_host(has_shell=has_shell)
     replicas = []
     for number in range(num_replicas):
         containers = Containers(WarmPool(host.start, 0), max_containers)

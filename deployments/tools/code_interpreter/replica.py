@@ -131,7 +131,7 @@ class CodeInterpreterReplica:
 async def _find_host(config: CodeInterpreterConfig) -> tuple[SandboxHost | None, str | None]:
     """Return this host's sandboxes, or why it cannot build any; the reason is in the log too."""
     try:
-        return await prepare_host(config.limits, config.packages, config.preload), None
+        return await prepare_host(config.limits, config.packages, config.preload, has_shell=config.shell), None
     except SandboxUnavailable as error:
         logger.error("The code interpreter is off on this host: %s.", error)
         return None, str(error)

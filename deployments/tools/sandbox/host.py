@@ -57,7 +57,11 @@ class SandboxHost:
 
 
 async def prepare_host(
-    limits: Limits | None = None, packages: Sequence[str] = DEFAULT_PACKAGES, preload: Sequence[str] = ()
+    limits: Limits | None = None,
+    packages: Sequence[str] = DEFAULT_PACKAGES,
+    preload: Sequence[str] = (),
+    *,
+    has_shell: bool = False,
 ) -> SandboxHost:
     """Return this host once it has built a sandbox, or raise SandboxUnavailable with the reason."""
     try:
@@ -65,7 +69,7 @@ async def prepare_host(
     except UnsupportedMachine as error:
         raise SandboxUnavailable(str(error)) from None
     reasons = []
-    for root in _ways(find_root(packages)):
+    for root in _ways(find_root(packages, has_shell=has_shell)):
         host = SandboxHost(root, limits or Limits(), seccomp, preload)
         try:
             await _check(host)

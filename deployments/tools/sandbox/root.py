@@ -1,7 +1,7 @@
 """The file system of a sandbox: a Python, its libraries, the allowed packages, and two folders to write in.
 
-There is no shell, no /proc, no /sys, no /etc, no home and nothing of the service. Everything but the work folder and
-the scratch folder, both of them memory with a size, is read-only.
+There is no /proc, no /sys, no /etc, no home and nothing of the service, and a shell only if the operator wants one.
+Everything but the work folder and the scratch folder, both of them memory with a size, is read-only.
 """
 
 import os
@@ -23,8 +23,48 @@ SCRATCH_FOLDER = "/tmp"  # noqa: S108 - inside the sandbox, where it is its own.
 _PYTHON = "/python"
 _PACKAGES = "/packages"
 _DEVICES = ("null", "zero", "full", "random", "urandom")
+_PROGRAMS = "/bin"
+SHELL = f"{_PROGRAMS}/sh"
+_SHELLS = ("bash", "dash", "sh")
+_SHELL_PROGRAMS = (
+    *("awk", "base64", "basename", "cat", "chmod", "cmp", "comm", "cp", "cut", "date", "dd", "diff", "dirname", "du"),
+    *("env", "expand", "expr", "false", "file", "find", "fold", "grep", "gunzip", "gzip", "head", "join", "jq", "ln"),
+    *("ls", "md5sum", "mkdir", "mktemp", "mv", "nl", "od", "paste", "printf", "pwd", "readlink", "realpath", "rm"),
+    *(
+        "rmdir",
+        "sed",
+        "seq",
+        "sha256sum",
+        "shuf",
+        "sleep",
+        "sort",
+        "split",
+        "stat",
+        "tac",
+        "tail",
+        "tar",
+        "tee",
+        "test",
+    ),
+    *(
+        "timeout",
+        "touch",
+        "tr",
+        "tree",
+        "true",
+        "truncate",
+        "uniq",
+        "unzip",
+        "wc",
+        "which",
+        "xargs",
+        "xxd",
+        "yes",
+        "zip",
+    ),
+)
 ENVIRONMENT = {
-    "PATH": f"{_PYTHON}/bin",
+    "PATH": f"{_PYTHON}/bin:{_PROGRAMS}",
     "HOME": WORK_FOLDER,
     "TMPDIR": SCRATCH_FOLDER,
     "LANG": "C.UTF-8",
@@ -91,8 +131,11 @@ class Root:
         return f"{_PYTHON}/bin/python"
 
 
-def find_root(packages: Sequence[str]) -> Root:
-    """Return the root of this host's sandboxes; raises SandboxUnavailable if bubblewrap or a package is missing."""
+def find_root(packages: Sequence[str], *, has_shell: bool = False) -> Root:
+    """Return the root of this host's sandboxes; raises SandboxUnavailable if bubblewrap or a package is missing.
+
+    With `has_shell` they have this host's shell, and those of the usual programs that the host has.
+    """
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise SandboxUnavailable("bubblewrap is not installed: apt-get install bubblewrap")
@@ -111,6 +154,7 @@ def find_root(packages: Sequence[str]) -> Root:
         binds.append((shared, f"{_PYTHON}/lib/{os.path.basename(shared)}"))
     binds += [(str(path), f"{_PACKAGES}/{path.name}") for path in _package_paths(packages)]
     binds.append((str(Path(__file__).with_name("interpreter.py")), f"{_PYTHON}/interpreter.py"))
+    binds += _shell_binds() if has_shell else []
     return Root(bwrap, tuple(binds), tuple(hidden))
 
 
@@ -118,6 +162,16 @@ def _library_folders() -> list[str]:
     triple = sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu"
     folders = ["/lib64", f"/lib/{triple}", "/usr/lib64", f"/usr/lib/{triple}", "/usr/share/zoneinfo"]
     return [folder for folder in folders if os.path.isdir(folder)]
+
+
+def _shell_binds() -> list[tuple[str, str]]:
+    """Return the shell, under each of its names, and the programs beside it."""
+    found = {name: os.path.realpath(path) for name in (*_SHELLS, *_SHELL_PROGRAMS) if (path := shutil.which(name))}
+    shell = next((found[name] for name in _SHELLS if name in found), None)
+    if shell is None:
+        raise SandboxUnavailable("there is no shell on this host: install bash, or set code_interpreter.shell to false")
+    programs = {name: path for name, path in found.items() if name in _SHELL_PROGRAMS or name == "bash"} | {"sh": shell}
+    return [(path, f"{_PROGRAMS}/{name}") for name, path in programs.items()]
 
 
 def _package_paths(names: Iterable[str]) -> list[Path]:

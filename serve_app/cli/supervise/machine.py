@@ -67,7 +67,7 @@ def code_interpreter_problem(tools: ToolsConfig) -> str | None:
     if config is None:
         return None
     try:
-        asyncio.run(prepare_host(config.limits, config.packages))
+        asyncio.run(prepare_host(config.limits, config.packages, has_shell=config.shell))
     except SandboxUnavailable as error:
         return str(error)
     return None
