@@ -78,12 +78,18 @@ def check_structure(raw: bytes) -> None:
         raise JsonRefused(f"It is nested deeper than {MAX_DEPTH} levels.")
 
 
+def read_json_object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that a string holds, None if it holds none within the bounds of `parse_json`."""
+    try:
+        value = parse_json(text.encode())
+    except (JsonRefused, UnicodeEncodeError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def is_json_object(text: str) -> bool:
     """Return whether a string holds a JSON object, within the same bounds as `parse_json`."""
-    try:
-        return isinstance(parse_json(text.encode()), dict)
-    except (JsonRefused, UnicodeEncodeError):
-        return False
+    return read_json_object(text) is not None
 
 
 def _reason(raw: bytes, error: orjson.JSONDecodeError) -> str:

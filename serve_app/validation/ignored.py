@@ -23,6 +23,9 @@ SHIPPED_FIELDS = (
     "tools[].async",
     "tools[].tools[].async",
     "input[].async",
+    "input[].tools[].search_content_types",
+    "input[].tools[].async",
+    "input[].tools[].tools[].async",
 )
 """Fields of coding agents that do not change an answer."""
 SHIPPED_TOOLS = ("image_generation", "web_search")
@@ -60,8 +63,10 @@ class Ignored:
         """Remove what is ignored from a parsed body."""
         for path in self.paths:
             _drop(body, path)
-        if self.tools and isinstance(body.get("tools"), list):
-            body["tools"] = [tool for tool in body["tools"] if not self._is_ignored(tool)]
+        items = body.get("input")
+        for holder in (body, *(items if self.tools and isinstance(items, list) else ())):
+            if self.tools and isinstance(holder, dict) and isinstance(holder.get("tools"), list):
+                holder["tools"] = [tool for tool in holder["tools"] if not self._is_ignored(tool)]
 
     def _names(self) -> Iterator[str]:
         yield from (path[-1] for path in self.paths)

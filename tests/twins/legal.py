@@ -23,6 +23,10 @@ ORDERS = {
     "mcp_call": r"in_progress (arguments\.delta )*arguments\.done ((completed|failed) )?",
     "web_search_call": r"(in_progress (searching (completed )?)?)?",
     "file_search_call": r"(in_progress (searching (completed )?)?)?",
+    "shell_call": r"(command\.added (command\.delta )*command\.done )*",
+    "shell_call_output": r"(content\.done )*",
+    "tool_search_call": r"",
+    "tool_search_output": r"",
     "mcp_list_tools": r"(in_progress ((completed|failed) )?)?",
 }
 PARTS = {

@@ -24,8 +24,10 @@ from serve_app.operations.generation import cost_of
 from serve_app.operations.responses.events.writer import Item, new_id, usage_to_wire
 from serve_app.operations.responses.journal import EmittedEvents, Journal, JournaledEngine, RetryPolicy
 from serve_app.operations.responses.prompt.compaction import SUMMARIZE, SUMMARY_TOKENS
+from serve_app.operations.responses.prompt.configuration import configured
 from serve_app.operations.responses.prompt.dialect import (
     GenerationChat,
+    allowed_functions,
     check_chat,
     create_chat,
     create_chat_request,
@@ -40,16 +42,16 @@ from serve_app.operations.responses.run.loop import ResponseRun
 from serve_app.operations.responses.storage import Storage, items_of, without_opened_text
 from serve_app.operations.responses.tools.contract import ToolBounds
 from serve_app.schemas.base import estimate_tokens
-from serve_app.schemas.responses.functions import functions_of
+from serve_app.schemas.responses.functions import ClientFunction, functions_of
 from serve_app.schemas.responses.items import InputItem
-from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, PromptedRequest, ResponseRequest
+from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseRequest
 
 
 class PromptQuery:
     """One generation that is not streamed. `text` is set once `run` has returned."""
 
-    def __init__(self, request: PromptedRequest | None, stream: EngineStream, cost: Cost) -> None:
-        self._request = request
+    def __init__(self, own: Sequence[ClientFunction], stream: EngineStream, cost: Cost) -> None:
+        self._own = own
         self.cost = cost
         self.stream = stream
         self.text = ""
@@ -63,7 +65,7 @@ class PromptQuery:
         except EngineError as error:
             refusal = translate_engine_error(error)
             if refusal.status == 400:
-                raise in_words_of(self._request, refusal.message, refusal.param, refusal.code) from None
+                raise in_words_of(self._own, refusal.message, refusal.param, refusal.code) from None
             raise refusal from None
         finally:
             await self.stream.aclose()
@@ -99,8 +101,10 @@ class PromptQueries:
             await tools.list_functions()
         finally:
             await tools.close()
-        chat = create_chat(body, prompt.messages(body.instructions), tools.offered)
-        return self._query(body, engine, chat, principal, request_id, max_tokens=1)
+        body = configured(body, prompt.items)
+        own = allowed_functions(body, tools.client_functions())
+        chat = create_chat(body, prompt.messages(body.instructions), own, tools.offered)
+        return self._query(own, engine, chat, principal, request_id, max_tokens=1)
 
     async def summarize(
         self, body: CompactRequest, raw: bytes, principal: Principal, *, request_id: str
@@ -110,11 +114,11 @@ class PromptQueries:
         prompt = await self._preparation.reader.read(body, raw, principal)
         messages: list[Message] = [*prompt.messages(body.instructions), {"role": "user", "content": SUMMARIZE}]
         chat = {"model": body.model, "messages": messages, "temperature": 0.0}
-        return self._query(None, engine, chat, principal, request_id, max_tokens=SUMMARY_TOKENS), prompt.items
+        return self._query((), engine, chat, principal, request_id, max_tokens=SUMMARY_TOKENS), prompt.items
 
     def _query(
         self,
-        request: PromptedRequest | None,
+        own: Sequence[ClientFunction],
         engine: Engine,
         chat: Item,
         principal: Principal,
@@ -123,9 +127,9 @@ class PromptQueries:
         max_tokens: int,
     ) -> PromptQuery:
         chat = {**chat, "max_completion_tokens": max_tokens}
-        body = check_chat(chat, request)
+        body = check_chat(chat, own)
         stream = self._chat.run_as_events(engine, body, orjson.dumps(chat), principal, request_id=request_id)
-        return PromptQuery(request, stream, cost_of(body, engine.card))
+        return PromptQuery(own, stream, cost_of(body, engine.card))
 
     async def compact(self, items: list[Item], summary: str, principal: Principal) -> list[Item]:
         """Return the items that replace a conversation: the user's messages, then the sealed summary."""
@@ -248,7 +252,8 @@ def _estimate(body: ResponseRequest) -> int:
     texts = [body.instructions or "", body.input] if isinstance(body.input, str) else [body.instructions or ""]
     if isinstance(body.input, list):
         texts += [_text_of(item) for item in body.input]
-    texts += [orjson.dumps(function.tool.parameters).decode() for function in functions_of(body.tools)]
+    shown = [function for function in functions_of(body.tools) if not function.is_deferred]
+    texts += [orjson.dumps(function.tool.parameters).decode() for function in shown]
     return estimate_tokens(text for text in texts if text)
 
 

@@ -42,6 +42,7 @@ def replay(turn: StoredTurn) -> list[bytes]:
     state = ResponseState(begun, items, clock=lambda: final["completed_at"] or 0)
     annotations = [part["annotations"] for part in _texts_of(final["output"])]
     state.use_tools({}, cite=lambda _: annotations.pop(0), follow=lambda _: None)
+    state.use_functions(_namespaces_of(final["output"]))
     events = state.begin()
     for item, cuts in zip(final["output"], turn.cuts, strict=True):
         if _is_silence(item, cuts):
@@ -55,7 +56,9 @@ def reopen(response: Item, events: Sequence[bytes]) -> ResponseState:
     """Return the state of a response after these events, complete enough to end it."""
     state = ResponseState(response, EmittedEvents(events).items())
     state.begin(queued=bool(response["background"]))
-    for event in map(orjson.loads, events):
+    read = [orjson.loads(event) for event in events]
+    state.use_functions(_namespaces_of(event["item"] for event in read if "item" in event))
+    for event in read:
         _REOPENERS.get(event["type"], _reopen_tool)(state, event)
     state.continue_at(len(events))
     return state
@@ -147,6 +150,15 @@ def _read_call(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
     yield [ToolCallStart("tool_call", 0, 0, item["call_id"], _called(item))]
     for text in _cut(item["arguments"], cuts):
         yield [ToolArgumentsDelta("tool_arguments", 0, 0, text)]
+
+
+def _namespaces_of(items: Iterable[Item]) -> dict[str, tuple[str, str]]:
+    """Return the namespaces and the names of the functions that calls name, by their names for the model."""
+    return {
+        _called(item): (item["namespace"], item["name"])
+        for item in items
+        if item["type"] == "function_call" and "namespace" in item
+    }
 
 
 def _called(item: Item) -> str:

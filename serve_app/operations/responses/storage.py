@@ -16,6 +16,7 @@ from deployments.state.responses.store import ResponseStore
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.schemas.responses.items import COMPACTION_TRIGGER, EXTERNAL_ITEMS
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
+from serve_app.schemas.responses.updates import ADDITIONAL_TOOLS, CONFIGURATION_UPDATE
 
 EPHEMERAL_S = 86_400.0
 STORED_S = 30 * 86_400.0
@@ -64,6 +65,8 @@ _PREFIXES = {
     **{kind: item.id_prefix for kind, item in BUILT_IN_ITEMS.items()},
     "reasoning": "rs",
     "compaction": "cmp",
+    ADDITIONAL_TOOLS: "at",
+    CONFIGURATION_UPDATE: "cfg",
     **EXTERNAL_ITEMS,
 }
 _KEPT = {
@@ -76,8 +79,10 @@ _KEPT = {
     },
     "reasoning": ("summary", "content", "encrypted_content"),
     "compaction": ("encrypted_content",),
+    ADDITIONAL_TOOLS: ("role", "tools"),
+    CONFIGURATION_UPDATE: ("reasoning", "text"),
 }
-_WITHOUT_STATUS = {"reasoning", "compaction"} | {
+_WITHOUT_STATUS = {"reasoning", "compaction", ADDITIONAL_TOOLS, CONFIGURATION_UPDATE} | {
     kind for kind, item in BUILT_IN_ITEMS.items() if "status" not in item.model_fields
 }
 _PART_FIELDS = {

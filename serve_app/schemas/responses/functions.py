@@ -1,9 +1,9 @@
 """The functions that the client runs, alone or in namespaces, and the names by which a model calls them."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,7 +14,40 @@ _MAX_NAME_CHARS = 64
 _FINGERPRINT_CHARS = 8
 
 
-class FunctionTool(WireModel):
+class ClientRun(WireModel):
+    """A tool that the client runs: to the model it is one function or several."""
+
+    type: str
+
+    def functions(self, at: str) -> Iterator["ClientFunction"]:
+        """Yield the functions; `at` is the tool's path in the request."""
+        raise NotImplementedError
+
+
+class FormedTool(ClientRun):
+    """A tool whose calls are items of a type of their own. The model calls it as the function `called`."""
+
+    called: ClassVar[str]
+    call_type: ClassVar[str]
+    id_prefix: ClassVar[str]
+
+    @classmethod
+    def read_call(cls, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the fields that a call's item has of its own; None if the arguments do not fit."""
+        raise NotImplementedError
+
+    @classmethod
+    def show_call(cls, item: Mapping[str, Any]) -> Any:
+        """Return the arguments of a call, as the model wrote them."""
+        raise NotImplementedError
+
+    @classmethod
+    def call_events(cls, item: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        """Return the kinds and the fields of the events between the first and the last of a call's item."""
+        return []
+
+
+class FunctionTool(ClientRun):
     """A function that the client runs when the model asks for it; `parameters` is a JSON schema.
 
     Args:
@@ -24,7 +57,7 @@ class FunctionTool(WireModel):
         strict: makes the arguments always fit the schema.
         output_schema: accepted for compatibility; has no effect.
         allowed_callers: accepted for compatibility; has no effect.
-        defer_loading: accepted for compatibility; has no effect.
+        defer_loading: hides the function from the model until a search has found it. Needs the tool `tool_search`.
     """
 
     type: Literal["function"]
@@ -36,30 +69,49 @@ class FunctionTool(WireModel):
     allowed_callers: list[Literal["direct", "programmatic"]] | None = None
     defer_loading: bool | None = None
 
+    def functions(self, at: str) -> Iterator["ClientFunction"]:
+        """Yield the function itself."""
+        yield ClientFunction(self.name, self, None, at, is_deferred=bool(self.defer_loading))
 
-class NamespaceTool(WireModel):
+
+class NamespaceTool(ClientRun):
     """A group of functions, such as those of an MCP server that the client runs. A call names both.
 
     Args:
         name: the name of the group.
         description: what the group is for, for the model.
         tools: the functions of the group.
+        defer_loading: hides all of them from the model until a search has found them.
     """
 
     type: Literal["namespace"]
     name: Name
     description: str | None = None
     tools: Annotated[list[FunctionTool], Field(fail_fast=True, max_length=MAX_TOOLS)]
+    defer_loading: bool | None = None
+
+    def functions(self, at: str) -> Iterator["ClientFunction"]:
+        """Yield the functions of the group."""
+        for index, one in enumerate(self.tools):
+            is_deferred = bool(self.defer_loading or one.defer_loading)
+            yield ClientFunction(
+                called_name(self.name, one.name), one, self, f"{at}.tools[{index}]", is_deferred=is_deferred
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFunction:
-    """A function of the client: `called` is its name for the model, `at` its path in the request."""
+    """A function of the client: `called` is its name for the model, `at` its path in the request.
+
+    `form` is the tool that it stands for, if its calls are items of a type of their own.
+    """
 
     called: str
     tool: FunctionTool
     namespace: NamespaceTool | None
     at: str
+    is_deferred: bool = False
+    form: type[FormedTool] | None = None
 
     @property
     def description(self) -> str | None:
@@ -70,32 +122,22 @@ class ClientFunction:
 
 
 def called_name(namespace: str | None, name: str) -> str:
-    """Return the name by which a model calls a function; one that would be too long ends with a fingerprint."""
-    full = name if namespace is None else f"{namespace}__{name}"
+    """Return the name by which a model calls a function; one that would be too long ends with a fingerprint.
+
+    A function that is its own namespace has no other: so calls of deferred functions without one are written.
+    """
+    full = name if namespace in (None, name) else f"{namespace}__{name}"
     if len(full) <= _MAX_NAME_CHARS:
         return full
     fingerprint = hashlib.sha256(full.encode()).hexdigest()[:_FINGERPRINT_CHARS]
     return f"{full[: _MAX_NAME_CHARS - _FINGERPRINT_CHARS - 1]}_{fingerprint}"
 
 
-def functions_of(tools: Iterable[Any] | None) -> Iterator[ClientFunction]:
-    """Yield the client's functions among tools, in their order, those of namespaces too."""
+def functions_of(tools: Iterable[Any] | None, at: str = "tools") -> Iterator[ClientFunction]:
+    """Yield the client's functions among tools, in their order, those of namespaces too; `at` is the list's path."""
     for index, tool in enumerate(tools or ()):
-        if isinstance(tool, FunctionTool):
-            yield ClientFunction(tool.name, tool, None, f"tools[{index}]")
-        elif isinstance(tool, NamespaceTool):
-            for position, one in enumerate(tool.tools):
-                yield ClientFunction(called_name(tool.name, one.name), one, tool, f"tools[{index}].tools[{position}]")
-
-
-def names_in(tools: Iterable[dict[str, Any]]) -> dict[str, tuple[str, str]]:
-    """Return the namespace and the name of functions by their name for the model; tools are as answers have them."""
-    return {
-        called_name(tool["name"], one["name"]): (tool["name"], one["name"])
-        for tool in tools
-        if tool["type"] == "namespace"
-        for one in tool["tools"]
-    }
+        if isinstance(tool, ClientRun):
+            yield from tool.functions(f"{at}[{index}]")
 
 
 def find_function(name: str, functions: Sequence[ClientFunction]) -> ClientFunction | None:
@@ -106,13 +148,13 @@ def find_function(name: str, functions: Sequence[ClientFunction]) -> ClientFunct
 
 
 def check_functions(functions: Iterable[ClientFunction]) -> None:
-    """Refuse a function in a namespace if the model would call another function by the same name."""
+    """Refuse a function if the model would call another one by the same name."""
     seen: dict[str, ClientFunction] = {}
     for function in functions:
         other = seen.setdefault(function.called, function)
-        if other is not function and (other.namespace or function.namespace):
+        if other is not function and any((one.namespace or one.form) for one in (other, function)):
             raise refusal(
                 "invalid_value",
                 f"Invalid value for '{{param}}': another function is called '{function.called}', too. Rename one.",
-                f"{function.at}.name",
+                f"{function.at}.{'type' if function.form else 'name'}",
             )

@@ -19,7 +19,8 @@ from serve_app.schemas.responses.parts import (
     OutputTextPart,
     Part,
 )
-from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
+from serve_app.schemas.responses.tools import BUILT_IN_ITEMS, LaterTools
+from serve_app.schemas.responses.updates import AdditionalToolsItem, ConfigurationUpdateItem
 
 CallId = Annotated[str, Field(min_length=1, max_length=256)]
 Status = Annotated[
@@ -28,7 +29,6 @@ Status = Annotated[
 
 _INPUT_PARTS = "'input_text', 'input_image', and 'input_file'"
 _OUTPUT_PARTS = "'output_text' and 'refusal'"
-UNSUPPORTED_ITEMS = frozenset({"additional_tools"})
 EXTERNAL_ITEMS: Mapping[str, str] = MappingProxyType(
     {
         "apply_patch_call": "apc",
@@ -48,9 +48,11 @@ EXTERNAL_ITEMS: Mapping[str, str] = MappingProxyType(
         "tool_search_output": "tso",
     }
 )
-"""The prefixes of the ids of items whose tools do not run here, by type. They are history that the model reads."""
+"""The prefixes of the ids of items whose tools do not run here, by type. They are history that the model reads.
 
-
+The service may also run shells and searches: their items are the same.
+"""
+TOOL_SEARCH_OUTPUT = "tool_search_output"
 COMPACTION_TRIGGER = "compaction_trigger"
 
 
@@ -207,7 +209,7 @@ class CompactionItem(WireModel):
 if TYPE_CHECKING:
     ExternalType = str
 else:
-    ExternalType = Literal[tuple(EXTERNAL_ITEMS)]
+    ExternalType = Literal[tuple(kind for kind in EXTERNAL_ITEMS if kind != TOOL_SEARCH_OUTPUT)]
 
 
 class ExternalItem(WireModel):
@@ -237,6 +239,19 @@ class ExternalItem(WireModel):
         return self
 
 
+class ToolSearchOutputItem(ExternalItem):
+    """The tools that a search has found. The model may call them from here on.
+
+    Args:
+        execution: whether the client or the service has searched.
+        tools: the tools with their whole definitions; their `defer_loading` has no effect here.
+    """
+
+    type: Literal["tool_search_output"]
+    execution: Literal["client", "server"] | None = None
+    tools: LaterTools
+
+
 class CompactionTrigger(WireModel):
     """Asks for a response that is only a compaction of the conversation before it."""
 
@@ -251,7 +266,7 @@ class ItemReference(WireModel):
 
 
 def _read_type(item: Any) -> Any:
-    """Return an item with the type of a message or a reference that leaves it out; refuse unsupported types."""
+    """Return an item with the type of a message or a reference that leaves it out."""
     if not isinstance(item, dict):
         return item
     kind = item.get("type")
@@ -259,13 +274,6 @@ def _read_type(item: Any) -> Any:
         return {**item, "type": "message"}
     if kind is None and "id" in item and item.keys() <= {"type", "id"}:
         return {**item, "type": "item_reference"}
-    if isinstance(kind, str) and kind in UNSUPPORTED_ITEMS:
-        raise refusal(
-            "unsupported_value",
-            f"Unsupported value: '{{param}}' does not support '{kind}': the tool that such items belong to is not "
-            "available in this version of the service.",
-            ".type",
-        )
     return item
 
 
@@ -277,6 +285,7 @@ else:
             *(MessageItem, FunctionCallItem, FunctionCallOutputItem),
             *BUILT_IN_ITEMS.values(),
             *(ReasoningItem, CompactionItem, CompactionTrigger, ItemReference, ExternalItem),
+            *(ToolSearchOutputItem, AdditionalToolsItem, ConfigurationUpdateItem),
         )
     ]
     InputItem = Annotated[Annotated[_Item, Field(discriminator="type")], BeforeValidator(_read_type)]

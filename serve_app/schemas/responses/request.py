@@ -3,6 +3,8 @@
 They have every field of OpenAI's schema. Fields that would change the answer and are not supported are refused.
 """
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, Tag, model_validator
@@ -31,11 +33,10 @@ from serve_app.schemas.base import (
 )
 from serve_app.schemas.engine_options import SamplingOptions
 from serve_app.schemas.json_schema import check_json_schema
-from serve_app.schemas.responses.functions import check_functions, functions_of
-from serve_app.schemas.responses.items import CompactionTrigger, Input
+from serve_app.schemas.responses.items import CompactionTrigger, Input, ToolSearchOutputItem
 from serve_app.schemas.responses.text import JsonSchemaFormat, TextConfig
-from serve_app.schemas.responses.tools import ToolChoice, Tools, check_tool_choice, check_tools
-from serve_app.schemas.tools import check_parameters
+from serve_app.schemas.responses.tools import Tool, ToolChoice, Tools, check_tool_choice, check_tools
+from serve_app.schemas.responses.updates import AdditionalToolsItem
 
 Id = Annotated[str, Field(min_length=1, max_length=128)]
 Include = Literal[
@@ -107,7 +108,7 @@ class PromptedRequest(OperationRequest):
             response.
         previous_response_id: the response to continue. Send either this or `conversation`.
         conversation: the conversation that the response belongs to, which its items are added to.
-        tools: the functions that the model may call, and the service's own tools.
+        tools: the functions that the model may call, and the service's own tools. Items of the input may bring more.
         tool_choice: `auto` lets the model decide, `none` forbids calls, `required` forces one. An object names a tool,
             or the tools that may be called.
         parallel_tool_calls: whether the model may make several calls at once.
@@ -135,18 +136,20 @@ class PromptedRequest(OperationRequest):
                 "'previous_response_id' or 'conversation'.",
                 "previous_response_id",
             )
-        check_tools(self.tools)
-        check_tool_choice(self.tool_choice, self.tools)
+        brought = dict(self._brought_tools())
+        check_tool_choice(self.tool_choice, [*(self.tools or ()), *chain.from_iterable(brought.values())])
         if self.text is not None and isinstance(self.text.format, JsonSchemaFormat):
             wanted = self.text.format
             check_json_schema(wanted.definition, "text.format.schema", strict=bool(wanted.strict))
-        functions = list(functions_of(self.tools))
-        check_functions(functions)
-        for function in functions:
-            strict = bool(function.tool.strict)
-            at = f"{function.at}.parameters"
-            check_parameters(function.tool.parameters, at, strict=strict, is_compiled=strict)
+        for at, tools in (("tools", self.tools), *brought.items()):
+            check_tools(tools, at)
         return self
+
+    def _brought_tools(self) -> Iterator[tuple[str, list[Tool]]]:
+        """Yield the lists of tools among the input's items, each with its path."""
+        for index, item in enumerate(self.input if isinstance(self.input, list) else ()):
+            if isinstance(item, AdditionalToolsItem | ToolSearchOutputItem):
+                yield f"input[{index}].tools", item.tools
 
     @property
     def conversation_id(self) -> str | None:

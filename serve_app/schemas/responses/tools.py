@@ -7,14 +7,25 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Tag
 
 from deployments.operations import TOOLS
 from serve_app.schemas.base import Name, WireModel, refusal
 from serve_app.schemas.responses.built_in_tool import BuiltInItem, BuiltInTool
-from serve_app.schemas.responses.functions import FunctionTool, NamespaceTool, find_function, functions_of
+from serve_app.schemas.responses.functions import (
+    ClientRun,
+    FormedTool,
+    FunctionTool,
+    NamespaceTool,
+    check_functions,
+    find_function,
+    functions_of,
+)
 from serve_app.schemas.responses.mcp import MAX_SERVERS, AllowedMcp, McpChoice, McpTool
-from serve_app.schemas.tools import MAX_TOOLS
+from serve_app.schemas.responses.patch import ApplyPatchTool
+from serve_app.schemas.responses.shell import LocalShellTool, ShellTool, container_of
+from serve_app.schemas.responses.tool_search import ToolSearchTool
+from serve_app.schemas.tools import MAX_TOOLS, check_parameters
 
 Base = TypeVar("Base", bound=WireModel)
 
@@ -42,20 +53,28 @@ BUILT_IN_ITEMS: Mapping[str, type[BuiltInItem]] = {
 
 UNSUPPORTED_TOOLS = frozenset(
     {
-        "apply_patch",
         "computer",
         "computer_use_preview",
         "custom",
         "image_generation",
-        "local_shell",
         "programmatic_tool_calling",
-        "shell",
-        "tool_search",
     }
 )
 """The tools of OpenAI's API that this service lacks."""
 
-_SUPPORTED = [f"'{name}'" for name in ("function", "namespace", *(types_of(tool)[0] for tool in BUILT_IN_TOOLS))]
+_FORMED = (ShellTool, LocalShellTool, ApplyPatchTool, ToolSearchTool)
+FORMED_TOOLS: Mapping[str, type[FormedTool]] = {tool.call_type: tool for tool in _FORMED}
+"""The tools whose calls are items of a type of their own, by that type."""
+
+
+def is_clients_call(item: Mapping[str, Any]) -> bool:
+    """Return whether an item is a call that the client answers."""
+    is_here = item.get("execution") == "server" or container_of(item) is not None
+    return item["type"] == "function_call" or (item["type"] in FORMED_TOOLS and not is_here)
+
+
+_KINDS: tuple[type[WireModel], ...] = (FunctionTool, NamespaceTool, *_FORMED, *BUILT_IN_TOOLS)
+_SUPPORTED = [f"'{types_of(kind)[0]}'" for kind in _KINDS]
 SUPPORTED_TOOLS = f"{', '.join(_SUPPORTED[:-1])} and {_SUPPORTED[-1]}"
 
 
@@ -71,14 +90,33 @@ def _refuse_built_in(tool: Any) -> Any:
 
 
 if TYPE_CHECKING:
-    Tool = FunctionTool | NamespaceTool | BuiltInTool
+    Tool = ClientRun | BuiltInTool
     BuiltInType = str
 else:
-    _Tool = Union[(FunctionTool, NamespaceTool, *BUILT_IN_TOOLS)]
+    _Tool = Union[(FunctionTool, NamespaceTool, *_FORMED, *BUILT_IN_TOOLS)]
     Tool = Annotated[Annotated[_Tool, Field(discriminator="type")], BeforeValidator(_refuse_built_in)]
-    BuiltInType = Literal[tuple(name for tool in BUILT_IN_TOOLS if tool.is_chosen_by_type for name in types_of(tool))]
+    _CHOSEN_BY_TYPE = (*_FORMED, *(tool for tool in BUILT_IN_TOOLS if tool.is_chosen_by_type))
+    BuiltInType = Literal[tuple(name for tool in _CHOSEN_BY_TYPE for name in types_of(tool))]
 
 Tools = Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS)]
+
+
+def _refuse_remote(tool: Tool) -> Tool:
+    """Refuse a tool that cannot be in a conversation, which is stored."""
+    if isinstance(tool, McpTool):
+        raise refusal(
+            "unsupported_value",
+            "Unsupported value: '{param}' does not support 'mcp' here: the conversation is stored, and what gives "
+            "access to a server must not be. Name the server in 'tools'.",
+            ".type",
+        )
+    return tool
+
+
+LaterTools = Annotated[
+    list[Annotated[Tool, AfterValidator(_refuse_remote)]], Field(fail_fast=True, max_length=MAX_TOOLS)
+]
+"""Tools that a conversation brings."""
 
 
 class NamedChoice(WireModel):
@@ -93,7 +131,7 @@ class NamedChoice(WireModel):
 
 
 class BuiltInChoice(WireModel):
-    """The model must call this tool of the service.
+    """The model must call this tool, which has no name of its own.
 
     Args:
         type: the tool's type.
@@ -103,7 +141,7 @@ class BuiltInChoice(WireModel):
 
 
 class AllowedBuiltIn(WireModel):
-    """A tool of the service that may be called; clients may send its whole definition again.
+    """A tool without a name of its own that may be called; clients may send its whole definition again.
 
     Args:
         type: the tool's type.
@@ -152,7 +190,7 @@ class AllowedTools(WireModel):
 
     @property
     def built_in(self) -> set[str]:
-        """The types of the service's tools among them."""
+        """The types of the tools among them that have no names of their own."""
         return {tool.type for tool in self.tools if isinstance(tool, AllowedBuiltIn)}
 
     @property
@@ -203,14 +241,35 @@ def _check_named(one: _Named, at: str, tools: list[Tool]) -> None:
             there = {tool.server_label for tool in tools if isinstance(tool, McpTool)}
         case _:
             field, wanted = "type", one.type
-            there = {tool.type for tool in tools if isinstance(tool, BuiltInTool)}
+            there = {tool.type for tool in tools if isinstance(tool, BuiltInTool | FormedTool)}
     if wanted not in there:
         raise refusal(
             "invalid_value", f"Invalid value for '{{param}}': tool '{wanted}' not found in 'tools'.", f"{at}.{field}"
         )
 
 
-def check_tools(tools: list[Tool] | None) -> None:
+MAX_FUNCTIONS = 4_096
+"""Of one list of tools, those of namespaces included."""
+
+
+def check_tools(tools: list[Tool] | None, at: str = "tools") -> None:
+    """Refuse tools with the same names, too many of them, or schemas out of bounds; `at` is the list's path."""
+    functions = list(functions_of(tools, at))
+    if len(functions) > MAX_FUNCTIONS:
+        raise refusal(
+            "array_above_max_length",
+            f"Invalid '{{param}}': at most {MAX_FUNCTIONS} functions, those of namespaces included, but got "
+            f"{len(functions)} instead.",
+            at,
+        )
+    check_functions(functions)
+    for function in functions:
+        strict = bool(function.tool.strict)
+        check_parameters(function.tool.parameters, f"{function.at}.parameters", strict=strict, is_compiled=strict)
+    _check_servers(tools, at)
+
+
+def _check_servers(tools: list[Tool] | None, at: str) -> None:
     """Refuse two remote servers with one label, or too many of them."""
     labels: set[str] = set()
     for index, tool in enumerate(tools or ()):
@@ -219,10 +278,10 @@ def check_tools(tools: list[Tool] | None) -> None:
                 raise refusal(
                     "invalid_value",
                     "Invalid value for '{param}': another MCP server has this label. Give each one its own.",
-                    f"tools[{index}].server_label",
+                    f"{at}[{index}].server_label",
                 )
             labels.add(tool.server_label)
             if len(labels) > MAX_SERVERS:
                 raise refusal(
-                    "array_above_max_length", f"Invalid 'tools': at most {MAX_SERVERS} MCP servers.", f"tools[{index}]"
+                    "array_above_max_length", f"Invalid 'tools': at most {MAX_SERVERS} MCP servers.", f"{at}[{index}]"
                 )

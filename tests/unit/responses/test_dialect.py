@@ -3,7 +3,8 @@
 import pytest
 
 from deployments.models.contract.errors import RequestRejected
-from serve_app.operations.responses.prompt.dialect import translated
+from serve_app.operations.responses.prompt.dialect import allowed_functions, translated
+from serve_app.schemas.responses.functions import functions_of
 from serve_app.schemas.responses.request import PromptedRequest
 
 SEARCH = {"type": "web_search"}
@@ -30,5 +31,6 @@ def function(name):
 )
 def test_a_schema_that_is_refused_has_the_client_s_own_field(tools, choice, param, expected):
     request = PromptedRequest.model_validate({"model": "m", "tools": tools or None, "tool_choice": choice})
-    refused = translated(RequestRejected(f"Invalid schema for '{param}': no.", param, "invalid_value"), request)
+    own = allowed_functions(request, list(functions_of(request.tools)))
+    refused = translated(RequestRejected(f"Invalid schema for '{param}': no.", param, "invalid_value"), own)
     assert (refused.param, refused.message) == (expected, f"Invalid schema for '{expected}': no.")

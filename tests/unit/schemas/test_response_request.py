@@ -95,6 +95,23 @@ def user(part):
     return {"input": [{"role": "user", "content": [part]}]}
 
 
+def brings(*tools):
+    return {"input": [{"type": "additional_tools", "role": "developer", "tools": list(tools)}]}
+
+
+def updates(**settings):
+    return {"input": [{"type": "configuration_update", **settings}]}
+
+
+INVALID, UNSUPPORTED = "invalid_value", "unsupported_value"
+BROUGHT = "input[0].tools[0]"
+SKILLS = "tools[0].environment.skills"
+CLIENT = {"execution": "client"}
+FORMAT = {"type": "json_schema", "name": "n", "schema": {"type": "array"}}
+GROUPS = [
+    {"type": "namespace", "name": f"n{n}", "tools": [{"type": "function", "name": f"f{m}"} for m in range(100)]}
+    for n in range(100)
+]
 IMAGE = {"type": "input_image", "image_url": "https://x/y.png"}
 REFUSED = [
     ({"input": None}, "input", "missing_required_parameter"),
@@ -103,7 +120,17 @@ REFUSED = [
     ({"input": [{}]}, "input[0].type", "missing_required_parameter"),
     ({"input": [{"type": "nonsense"}]}, "input[0].type", "invalid_value"),
     ({"input": [{"type": ["message"]}]}, "input[0].type", "invalid_type"),
-    ({"input": [{"type": "additional_tools", "tools": []}]}, "input[0].type", "unsupported_value"),
+    ({"input": [{"type": "additional_tools", "tools": []}]}, "input[0].role", "missing_required_parameter"),
+    (brings({"type": "function"}), "input[0].tools[0].name", "missing_required_parameter"),
+    (brings({"type": "computer"}), "input[0].tools[0].type", "unsupported_value"),
+    (brings({"type": "mcp", "server_label": "a", "server_url": "https://a.b"}), "input[0].tools[0].type", UNSUPPORTED),
+    (brings({"type": "function", "name": "f", "parameters": {"type": "string"}}), f"{BROUGHT}.parameters", INVALID),
+    (brings({"type": "function", "name": "shell"}, {"type": "shell"}), "input[0].tools[1].type", INVALID),
+    ({"input": [{"type": "tool_search_output", "call_id": "c"}]}, "input[0].tools", "missing_required_parameter"),
+    ({"input": [{"type": "configuration_update"}]}, "input[0].reasoning", "missing_required_parameter"),
+    (updates(reasoning={"effort": "huge"}), "input[0].reasoning.effort", INVALID),
+    (updates(text={}), "input[0].text.format", "missing_required_parameter"),
+    (updates(text={"format": {**FORMAT, "strict": True}}), "input[0].text.format.schema", "invalid_value"),
     ({"input": [{"type": "computer_call"}]}, "input[0].call_id", "missing_required_parameter"),
     ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input[0].action", "missing_required_parameter"),
     (
@@ -159,7 +186,20 @@ REFUSED = [
         "input[0].summary[0].text",
         "missing_required_parameter",
     ),
-    ({"tools": [{"type": "local_shell"}]}, "tools[0].type", "unsupported_value"),
+    ({"tools": [{"type": "computer"}]}, "tools[0].type", "unsupported_value"),
+    ({"tools": [{"type": "shell", "environment": {"type": "cloud"}}]}, "tools[0].environment.type", INVALID),
+    (
+        {"tools": [{"type": "shell", "environment": {"type": "container_auto", "skills": []}}]},
+        SKILLS,
+        "unknown_parameter",
+    ),
+    ({"tools": [{"type": "tool_search", "description": "x"}]}, "tools[0].description", "invalid_parameter_combination"),
+    ({"tools": [{"type": "tool_search", **CLIENT, "parameters": {"type": "string"}}]}, "tools[0].parameters", INVALID),
+    ({"tools": [{"type": "shell"}, {"type": "shell"}]}, "tools[1].type", INVALID),
+    ({"tools": [{"type": "shell"}, {"type": "function", "name": "shell"}]}, "tools[1].name", INVALID),
+    ({"tools": [{"type": "shell"}], "tool_choice": {"type": "apply_patch"}}, "tool_choice.type", INVALID),
+    ({"tools": GROUPS}, "tools", "array_above_max_length"),
+    ({"tools": [{"type": "function", "name": "f"}] * 10_000}, "tools", "array_above_max_length"),
     (
         {"tools": [{"type": "web_search", "filters": {"allowed_domains": ["a.example", "https://b.example/"]}}]},
         "tools[0].filters.allowed_domains[1]",

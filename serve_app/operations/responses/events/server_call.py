@@ -11,6 +11,7 @@ import orjson
 
 from serve_app.operations.responses.events.items import Status
 from serve_app.operations.responses.events.writer import EventWriter, Item
+from serve_app.schemas.responses.tools import FORMED_TOOLS
 
 ToolEvent = tuple[str, dict[str, Any]]
 """The kind and the fields of a tool's own event; item and index are added later."""
@@ -114,10 +115,11 @@ class OpenTool:
     def close(self, status: Status) -> list[bytes]:
         """Return the events that end the item.
 
-        An item in progress becomes failed, or incomplete if the model was still writing.
+        An item in progress becomes failed; incomplete if the model was still writing, or its type has no other word.
         """
         if self.item.get("status") == "in_progress":
-            self.item["status"] = "failed" if self._written is None else "incomplete"
+            fails = self._written is None and self.item["type"] not in FORMED_TOOLS
+            self.item["status"] = "failed" if fails else "incomplete"
         done = self.end_writing()
         return [*done, self._writer.write("response.output_item.done", output_index=self._output_index, item=self.item)]
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.events import Event, Logprobs
 from serve_app.errors.api import SERVER_ERROR_MESSAGE
+from serve_app.operations.responses.events.formed_call import FormedCall
 from serve_app.operations.responses.events.items import (
     MODELS_OWN,
     Cite,
@@ -28,12 +29,12 @@ from serve_app.operations.responses.events.items import (
     reasoning_item,
 )
 from serve_app.operations.responses.events.server_call import Follow, OpenTool, ServerCall, WrittenCall
-from serve_app.operations.responses.events.writer import EventWriter, Item, usage_to_wire
-from serve_app.schemas.responses.functions import names_in
+from serve_app.operations.responses.events.writer import EventWriter, Item, new_id, usage_to_wire
+from serve_app.schemas.responses.functions import FormedTool
 
 ErrorCode = Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
 
-_NO_TOOLS: Mapping[str, str] = MappingProxyType({})
+_NO_TOOLS: Mapping[str, Any] = MappingProxyType({})
 
 
 class ResponseState:
@@ -58,12 +59,13 @@ class ResponseState:
         self._new_items = new_items or NewItems()
         self._clock = clock
         self._function_names = _NO_TOOLS
-        self._in_namespaces = names_in(response.get("tools", ()))
+        self._in_namespaces: Mapping[str, tuple[str, str]] = _NO_TOOLS
+        self._forms: Mapping[str, type[FormedTool]] = _NO_TOOLS
         self._cite: Cite = lambda _: []
         self._writer = EventWriter()
         self.cuts: list[Any] = []
         self.items: list[Item] = []
-        self._open: OpenText | OpenCall | OpenTool | None = None
+        self._open: OpenText | OpenCall | FormedCall | OpenTool | None = None
         self._call: int | None = None
         self._server_calls: dict[int, ServerCall] = {}
         self._follow: Follow = lambda _: None
@@ -75,6 +77,13 @@ class ResponseState:
         self._function_names = names
         self._cite = cite
         self._follow = follow
+
+    def use_functions(
+        self, in_namespaces: Mapping[str, tuple[str, str]], forms: Mapping[str, type[FormedTool]] = _NO_TOOLS
+    ) -> None:
+        """Use these functions of the client: by their names for the model, what is in a namespace or has a form."""
+        self._in_namespaces = in_namespaces
+        self._forms = forms
 
     def begin(self, *, queued: bool = False) -> list[bytes]:
         """Return the first events of a stream."""
@@ -171,18 +180,27 @@ class ResponseState:
             server_call.opened, begun = self.open_tool(written.item, written)
             self._followed = call
             return events + begun
+        if name in self._forms:
+            self._open = FormedCall(call_id, name, self._forms[name])
+            return events
+        return events + self._open_function(call_id, name)
+
+    def _open_function(self, call_id: str, name: str) -> list[bytes]:
         namespace, name = self._in_namespaces.get(name, (None, name))
         item = call_item(self._new_items.new_id, call_id, name, namespace)
         self._open = OpenCall(self._writer, item, len(self.items))
-        return [*events, self._open.begin()]
+        return [self._open.begin()]
 
     def _take_arguments(self, call: int, text: str) -> list[bytes]:
         if call in self._server_calls:
             self._server_calls[call].pieces.append(text)
             opened = self._server_calls[call].opened
             return opened.write(text) if opened is not None and call == self._followed else []
-        if call != self._call or not isinstance(self._open, OpenCall):
+        if call != self._call or not isinstance(self._open, OpenCall | FormedCall):
             return self.fail("server_error", SERVER_ERROR_MESSAGE)
+        if isinstance(self._open, FormedCall):
+            self._open.pieces.append(text)
+            return []
         return [self._open.delta(text)]
 
     def end_generation(self, usage: Usage | None) -> list[bytes]:
@@ -225,10 +243,24 @@ class ResponseState:
         opened, self._open, self._followed = self._open, None, None
         if opened is None:
             return []
+        if isinstance(opened, FormedCall):
+            return self._show_formed(opened, status)
         events = opened.close(status)
         self.items.append(opened.item)
         self.cuts.append(opened.cuts)
         return events
+
+    def _show_formed(self, call: FormedCall, status: Status) -> list[bytes]:
+        item = call.item(new_id) if status == "completed" else None
+        if item is None:
+            events = self._open_function(call.call_id, call.name)
+            if isinstance(self._open, OpenCall) and call.arguments:
+                events.append(self._open.delta(call.arguments))
+            return events + self.close_item(status)
+        opened, events = self.open_tool(item)
+        events += [opened.write_event(kind, **fields) for kind, fields in call.form.call_events(item)]
+        opened.finish({**item, "status": "completed"})
+        return events + self.close_item()
 
     def end(self) -> list[bytes]:
         """Return the terminal event by the finish reason of the last generation; without one it has failed."""

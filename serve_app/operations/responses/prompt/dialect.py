@@ -9,15 +9,16 @@ import orjson
 from pydantic import ValidationError
 
 from deployments.models.contract.errors import ContextLengthExceeded, EngineError, RequestRejected
-from serve_app.errors.api import BadRequest
+from serve_app.errors.api import BadRequest, shorten
 from serve_app.operations.chat import check_features
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.compaction import SUMMARIZE, SUMMARY_TOKENS
 from serve_app.operations.responses.prompt.history import Message
-from serve_app.operations.responses.prompt.turn import Turn, is_strict
+from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.tools.tool_set import OfferedFunction, function_name
+from serve_app.operations.responses.tools.wire import is_strict
 from serve_app.schemas.chat import ChatRequest
-from serve_app.schemas.responses.functions import ClientFunction, find_function, functions_of
+from serve_app.schemas.responses.functions import ClientFunction, find_function
 from serve_app.schemas.responses.mcp import AllowedMcp, McpChoice
 from serve_app.schemas.responses.request import PromptedRequest, ResponseRequest
 from serve_app.schemas.responses.text import JsonSchemaFormat, TextConfig
@@ -51,9 +52,10 @@ def create_chat_request(
     Raises:
         BadRequest: the model does not support the request.
     """
-    chat = create_chat(turn.request, messages, offered, may_force=may_force)
+    own = callable_functions(turn)
+    chat = create_chat(turn.request, messages, own, offered, may_force=may_force)
     chat["stream"] = turn.is_stream
-    body = check_chat(chat, turn.request)
+    body = check_chat(chat, own)
     check_features(body, turn.engine.card, param="input")
     return GenerationChat(body, orjson.dumps(chat))
 
@@ -67,71 +69,84 @@ def summary_chat(turn: Turn, messages: Sequence[Message]) -> GenerationChat:
         "max_completion_tokens": SUMMARY_TOKENS,
         "stream": turn.is_stream,
     }
-    return GenerationChat(check_chat(chat, turn.request), orjson.dumps(chat))
+    return GenerationChat(check_chat(chat, ()), orjson.dumps(chat))
 
 
-def check_chat(chat: dict[str, Any], request: PromptedRequest | None) -> ChatRequest:
-    """Return the chat of a request, checked. Raises BadRequest, which names the field of the request."""
+def check_chat(chat: dict[str, Any], own: Sequence[ClientFunction]) -> ChatRequest:
+    """Return the chat of a request, checked; `own` are the client's functions in it, which are its first tools.
+
+    Raises:
+        BadRequest: something in it is not valid; names the field of the request.
+    """
     try:
         return ChatRequest.model_validate(chat)
     except ValidationError as error:
         violation = translate_violation(error, chat)
-        raise in_words_of(request, violation.message, violation.param, violation.code) from None
+        raise in_words_of(own, violation.message, violation.param, violation.code) from None
 
 
-def in_words_of(request: PromptedRequest | None, message: str, param: str | None, code: str | None) -> BadRequest:
+def in_words_of(own: Sequence[ClientFunction], message: str, param: str | None, code: str | None) -> BadRequest:
     """Return an error of a chat as one of the request for the response."""
-    own = param_of(param, request)
-    return BadRequest(message.replace(f"'{param}'", f"'{own}'"), param=own, code=code)
+    theirs = param_of(param, own)
+    return BadRequest(message.replace(f"'{param}'", f"'{theirs}'"), param=theirs, code=code)
 
 
-def translated(error: EngineError, request: PromptedRequest) -> EngineError:
-    """Return an engine's refusal with the field names of the request; other failures unchanged."""
+def translated(error: EngineError, own: Sequence[ClientFunction]) -> EngineError:
+    """Return an engine's refusal with the field names of the request; other failures unchanged.
+
+    `own` are the client's functions in the chat.
+    """
     if isinstance(error, ContextLengthExceeded):
         return ContextLengthExceeded("input", error.limit, error.num_tokens, error.is_lower_bound)
     if not isinstance(error, RequestRejected):
         return error
-    own = in_words_of(request, error.message, error.param, error.code)
-    return RequestRejected(own.message, param=own.param, code=own.code)
+    told = in_words_of(own, error.message, error.param, error.code)
+    return RequestRejected(told.message, param=told.param, code=told.code)
 
 
-def param_of(param: str | None, request: PromptedRequest | None = None) -> str | None:
+def param_of(param: str | None, own: Sequence[ClientFunction] = ()) -> str | None:
     """Return the name of a chat's field in the request for the response."""
     if param is None:
         return None
     if param.startswith("messages"):
         return "input"
     if found := _FUNCTION.match(param):
-        functions = _allowed_functions(request) if request is not None else []
         position = int(found[1])
         # The functions after these are of the service's own tools.
-        return f"{functions[position].at}{found[2]}" if position < len(functions) else "tools"
+        return f"{own[position].at}{found[2]}" if position < len(own) else "tools"
     return _PARAMS.get(param, param)
 
 
-def _allowed_functions(request: PromptedRequest) -> list[ClientFunction]:
-    """Return the client's functions that may be called, the first tools of a chat."""
-    functions = list(functions_of(request.tools))
-    if not isinstance(request.tool_choice, AllowedTools):
-        return functions
-    allowed = {id(find_function(name, functions)) for name in request.tool_choice.functions}
-    return [function for function in functions if id(function) in allowed]
+def callable_functions(turn: Turn) -> list[ClientFunction]:
+    """Return the client's functions in the next chat of a turn."""
+    return allowed_functions(turn.request, turn.tools.client_functions())
+
+
+def allowed_functions(request: PromptedRequest, functions: Sequence[ClientFunction]) -> list[ClientFunction]:
+    """Return those of the client's functions that the request allows the model to call."""
+    allowed = request.tool_choice
+    if not isinstance(allowed, AllowedTools):
+        return list(functions)
+    named = {id(find_function(name, functions)) for name in allowed.functions}
+    return [one for one in functions if id(one) in named or (one.form and one.called in allowed.built_in)]
 
 
 def create_chat(
     request: PromptedRequest,
     messages: list[Message],
+    own: Sequence[ClientFunction] = (),
     offered: Sequence[OfferedFunction] = (),
     *,
     may_force: bool = True,
 ) -> Item:
     """Return the body of the chat completion that generates a response's text.
 
-    `offered` are the functions of the service's tools. A choice that forces a call holds for the first generation, as
-    `may_force` says: after the call the model is free to answer.
+    `own` are the client's functions that the model may call, `offered` are the functions of the service's tools. A
+    choice that forces a call holds for the first generation, as `may_force` says: after the call the model is free to
+    answer.
     """
     chat: Item = {"model": request.model, "messages": messages}
-    tools, choice = _tools_of(request, offered)
+    tools, choice = _tools_of(request, own, offered)
     if tools:
         chat |= {"tools": tools, "tool_choice": choice if may_force or choice == "none" else "auto"}
         if request.parallel_tool_calls is False:
@@ -156,26 +171,46 @@ def _sampling_of(request: ResponseRequest) -> Item:
     return sampling | request.sampling_options()
 
 
-def _tools_of(request: PromptedRequest, offered: Sequence[OfferedFunction]) -> tuple[list[Item], Any]:
+def _tools_of(
+    request: PromptedRequest, own: Sequence[ClientFunction], offered: Sequence[OfferedFunction]
+) -> tuple[list[Item], Any]:
     """Return the tools of the chat, the client's functions first, and the tool choice."""
-    own = _allowed_functions(request)
     choice: Any = "auto"
     match request.tool_choice:
         case AllowedTools() as allowed:
             offered = [one for one in offered if _is_allowed(allowed, one)]
             choice = allowed.mode
         case NamedChoice() as named:
-            function = find_function(named.name, own)
-            choice = {"type": "function", "function": {"name": function.called if function else named.name}}
+            choice = _chosen(_find_shown(named.name, own).called)
         case BuiltInChoice() | McpChoice() as wanted:
+            formed = [
+                one for one in own if one.form and isinstance(wanted, BuiltInChoice) and one.called == wanted.type
+            ]
             chosen = [one for one in offered if _is_wanted(wanted, one)]
-            if len(chosen) == 1:
-                choice = {"type": "function", "function": {"name": chosen[0].name}}
+            if formed or len(chosen) == 1:
+                choice = _chosen(formed[0].called if formed else chosen[0].name)
             elif chosen:
                 own, offered, choice = [], chosen, "required"
         case str() as mode:
             choice = mode
     return [*map(_function_of, own), *(one.function for one in offered)], choice
+
+
+def _chosen(name: str) -> Item:
+    return {"type": "function", "function": {"name": name}}
+
+
+def _find_shown(name: str, own: Sequence[ClientFunction]) -> ClientFunction:
+    """Return the function that a choice names. Raises BadRequest if no search has found it yet."""
+    function = find_function(name, own)
+    if function is None:
+        raise BadRequest(
+            f"Invalid value for 'tool_choice.name': the function '{shorten(name)}' is deferred, and no search has "
+            "found it yet. Leave 'defer_loading' out to force a call of it.",
+            param="tool_choice.name",
+            code="invalid_value",
+        )
+    return function
 
 
 def _is_wanted(wanted: BuiltInChoice | McpChoice | AllowedMcp, offered: OfferedFunction) -> bool:

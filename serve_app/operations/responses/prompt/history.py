@@ -18,6 +18,7 @@ from serve_app.operations.responses.prompt.outputs import (
     external_call,
     external_output,
     output_of,
+    output_type,
 )
 from serve_app.operations.responses.tools.tool_set import NOT_DECIDED, declined, function_name
 from serve_app.schemas.base import estimate_tokens
@@ -43,6 +44,7 @@ class _Call:
     arguments: str
     is_whole: bool = True
     output: Any = None
+    may_lack_output: bool = False
 
 
 @dataclass(slots=True)
@@ -129,7 +131,8 @@ class History:
         if item["type"].endswith("_output"):
             self._answer(index, item, external_output(item))
         else:
-            self._ask(_Call(call_id_of(item), *external_call(item), output=NO_OUTPUT))
+            output = None if output_type(item["type"]) in EXTERNAL_ITEMS else NO_OUTPUT
+            self._ask(_Call(call_id_of(item), *external_call(item), output=output, may_lack_output=True))
 
     def _ask(self, call: _Call) -> None:
         self._assistant(starts_anew=False).calls.append(call)
@@ -239,6 +242,8 @@ def _render(message: _AssistantMessage) -> list[Message]:
     """Return an assistant's message and the outputs of its calls. Raises BadRequest if a call has no output."""
     calls = [call for call in message.calls if call.is_whole or call.output is not None]
     for call in calls:
+        if call.output is None and call.may_lack_output:
+            call.output = NO_OUTPUT
         if call.output is None:
             raise BadRequest(f"No tool output found for function call {shorten(call.call_id)}.", param="input")
     text = "".join(message.text)

@@ -5,9 +5,14 @@ from typing import Any
 import orjson
 
 from serve_app.operations.responses.events.writer import Item
+from serve_app.operations.responses.tools.loading import found_text
 from serve_app.schemas.responses.functions import called_name
+from serve_app.schemas.responses.items import TOOL_SEARCH_OUTPUT
+from serve_app.schemas.responses.tools import FORMED_TOOLS
 
-_ENVELOPE = frozenset({"type", "id", "call_id", "status", "name", "namespace", "caller", "created_by"})
+_ENVELOPE = frozenset(
+    {"type", "id", "call_id", "status", "name", "namespace", "caller", "created_by", "max_output_length"}
+)
 """The fields around what a tool was asked, or has answered."""
 _MAX_WORD_CHARS = 1_024
 """A longer value without a space is data, such as an image in base64."""
@@ -19,14 +24,25 @@ def call_id_of(item: Item) -> str:
     return str(item.get("call_id") or item["id"])
 
 
+def output_type(call_type: str) -> str:
+    """Return the type of the items that answer calls of a type, if there are any."""
+    return TOOL_SEARCH_OUTPUT if call_type == "tool_search_call" else f"{call_type}_output"
+
+
 def external_call(item: Item) -> tuple[str, str]:
     """Return the name and the arguments, as JSON, of a call of a tool that does not run here."""
+    form = FORMED_TOOLS.get(item["type"])
+    shown = form.show_call(item) if form is not None else None
+    if form is not None and isinstance(shown, dict):
+        return form.called, orjson.dumps(shown).decode()
     name = called_name(item.get("namespace"), item.get("name") or item["type"].removesuffix("_call"))
-    return name, orjson.dumps(_without_data(_said(item))).decode()
+    return name, readable_json(_said(item))
 
 
 def external_output(item: Item) -> str | list[Item]:
-    """Return the output of such a call: what its only field has, or all its fields as JSON."""
+    """Return the output of such a call: what a search has found, what its only field has, or all fields as JSON."""
+    if item["type"] == TOOL_SEARCH_OUTPUT:
+        return found_text(item.get("tools"))
     said = _said(item)
     return output_of(said.popitem()[1] if len(said) == 1 else said)
 
@@ -37,7 +53,12 @@ def output_of(output: Any) -> str | list[Item]:
         return output
     if isinstance(output, list) and all(map(_is_part, output)):
         return content_of(output)
-    return orjson.dumps(_without_data(output)).decode()
+    return readable_json(output)
+
+
+def readable_json(value: Any) -> str:
+    """Return a value as JSON for a model, without what only a program can read."""
+    return orjson.dumps(_without_data(value)).decode()
 
 
 def content_of(parts: list[Item]) -> str | list[Item]:

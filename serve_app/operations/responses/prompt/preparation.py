@@ -9,12 +9,14 @@ from deployments.state.responses.values import Item, StoredTurn
 from serve_app.errors.api import RetentionForbids
 from serve_app.operations.responses.events.writer import response_id_of
 from serve_app.operations.responses.prompt.compaction import Compaction
+from serve_app.operations.responses.prompt.configuration import configured
 from serve_app.operations.responses.prompt.history import Message, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.prompt.outputs import without_tool_images
 from serve_app.operations.responses.prompt.reading import Prompt, PromptReader, RememberedResponse
 from serve_app.operations.responses.prompt.turn import Turn, create_response
 from serve_app.operations.responses.storage import Storage
 from serve_app.operations.responses.tools.contract import BuiltIns, ToolContext
+from serve_app.operations.responses.tools.loading import placed_tools
 from serve_app.operations.responses.tools.tool_set import ToolSet, open_tools
 from serve_app.operations.routing import check_max_tokens, find_engine, unsupported_parameter
 from serve_app.schemas.responses.request import PromptedRequest, ResponseRequest
@@ -62,6 +64,7 @@ class Preparation:
         if request.store is False:
             expires_at = None
         prompt = await self.reader.read(request, raw, principal, remembered)
+        request = configured(request, prompt.items)
         messages = _fit(prompt.messages(request.instructions, may_wait=request.is_compaction), request, engine.card)
         tools = await self.open_tools(request, prompt, principal, is_batch=is_batch)
         if tools.has_tools and not engine.card.has_tools:
@@ -124,6 +127,7 @@ class Preparation:
         """
         engine = self.engine(stored.response["model"], principal)
         prompt = await self.reader.read(request, raw, principal)
+        request = configured(request, prompt.items)
         messages = _fit(prompt.messages(request.instructions, may_wait=request.is_compaction), request, engine.card)
         tools = await self.open_tools(request, prompt, principal, calls=calls)
         await tools.check()
@@ -158,7 +162,7 @@ class Preparation:
         is_batch: bool = False,
         calls: Sequence[tuple[Item, str, str]] = (),
     ) -> ToolSet:
-        """Return the service's tools that a request names.
+        """Return the tools of a request and its conversation.
 
         `calls` are earlier calls of this response: the item, the function's name, and its output.
 
@@ -179,7 +183,7 @@ class Preparation:
             ],
             carried_out=[item for item, _, _ in calls],
         )
-        return await open_tools(self._built_ins, request.tools or (), context)
+        return await open_tools(self._built_ins, placed_tools(request.tools, prompt.items, prompt.own_from), context)
 
 
 def _fit(messages: list[Message], request: ResponseRequest, card: ModelCard) -> list[Message]:

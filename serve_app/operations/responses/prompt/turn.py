@@ -10,11 +10,9 @@ from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.compaction import Compaction
 from serve_app.operations.responses.prompt.history import Message, ServerRun
 from serve_app.operations.responses.tools.tool_set import ToolSet
-from serve_app.schemas.json_schema import check_json_schema
-from serve_app.schemas.responses.functions import FunctionTool, NamespaceTool
+from serve_app.operations.responses.tools.wire import tool_to_wire
 from serve_app.schemas.responses.request import Reasoning, ResponseRequest
 from serve_app.schemas.responses.text import JsonSchemaFormat, TextConfig
-from serve_app.schemas.responses.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def create_response(request: ResponseRequest, response_id: str, model: str, crea
         "temperature": _or(request.temperature, 1.0),
         "text": _text_to_wire(request.text),
         "tool_choice": _choice_to_wire(request),
-        "tools": [_tool_to_wire(tool) for tool in request.tools or ()],
+        "tools": [tool_to_wire(tool) for tool in request.tools or ()],
         "top_logprobs": request.top_logprobs or 0,
         "top_p": _or(request.top_p, 1.0),
         "presence_penalty": _or(request.presence_penalty, 0.0),
@@ -122,32 +120,6 @@ def _text_to_wire(text: TextConfig | None) -> Item:
     elif wanted is not None:
         rendered = {"type": wanted.type}
     return {"format": rendered, "verbosity": (text.verbosity if text is not None else None) or "medium"}
-
-
-def _tool_to_wire(tool: Tool) -> Item:
-    if isinstance(tool, NamespaceTool):
-        functions = [_tool_to_wire(function) for function in tool.tools]
-        return {"type": tool.type, "name": tool.name, "description": tool.description, "tools": functions}
-    if not isinstance(tool, FunctionTool):
-        return tool.to_wire()
-    return {
-        "type": "function",
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.parameters,
-        "strict": is_strict(tool),
-    }
-
-
-def is_strict(tool: FunctionTool) -> bool:
-    """Return whether a function is strict: unless the client says otherwise, it is if its schema allows it."""
-    if tool.strict is not None or tool.parameters is None:
-        return bool(tool.strict)
-    try:
-        check_json_schema(tool.parameters, "", strict=True)
-    except Exception:  # The schema is within bounds, so it is only not strict.
-        return False
-    return True
 
 
 def _choice_to_wire(request: ResponseRequest) -> Any:

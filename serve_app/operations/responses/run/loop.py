@@ -21,12 +21,19 @@ from serve_app.operations.responses.events.server_call import ServerCall
 from serve_app.operations.responses.events.state import ResponseState
 from serve_app.operations.responses.journal import EmittedEvents, Journal
 from serve_app.operations.responses.prompt.compaction import Compaction, compacted
-from serve_app.operations.responses.prompt.dialect import GenerationChat, create_chat_request, summary_chat, translated
+from serve_app.operations.responses.prompt.dialect import (
+    GenerationChat,
+    callable_functions,
+    create_chat_request,
+    summary_chat,
+    translated,
+)
 from serve_app.operations.responses.prompt.history import drop_oldest_turns, message_tokens
 from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.run.tool_calls import ToolCalls, count_tool_use
 from serve_app.operations.responses.storage import without_opened_text
 from serve_app.operations.responses.tools.contract import ToolBounds
+from serve_app.schemas.responses.tools import is_clients_call
 from serve_app.telemetry.log import log_bug
 
 _MAX_TRIMS = 12
@@ -76,6 +83,7 @@ class ResponseRun:
     def _use_tools(self) -> None:
         tools = self._tools
         self.state.use_tools(tools.names, tools.cite, lambda name: tools.follow(name) if self._calls.may_call else None)
+        self.state.use_functions(tools.client.in_namespaces, tools.client.forms)
 
     def stored_turn(self) -> StoredTurn:
         """Return the response as it is stored."""
@@ -119,7 +127,7 @@ class ResponseRun:
                     if batch:
                         yield batch
         except EngineError as error:
-            failure = translated(error, self.turn.request)
+            failure = translated(error, callable_functions(self.turn))
             if not self._has_begun:
                 raise failure from error
             yield self._fail(translate_engine_error(failure))
@@ -222,8 +230,10 @@ class ResponseRun:
 
     def _is_client_next(self, reason: str) -> bool:
         """Return whether the last generation needs the client: for an approval or a function call."""
-        kinds = {item["type"] for item in self.state.items[self._generation.num_items_before :]}
-        return "mcp_approval_request" in kinds or (reason == "tool_calls" and "function_call" in kinds)
+        written = self.state.items[self._generation.num_items_before :]
+        return any(item["type"] == "mcp_approval_request" for item in written) or (
+            reason == "tool_calls" and any(map(is_clients_call, written))
+        )
 
     async def _prepare(self) -> AsyncGenerator[list[bytes]]:
         """Let remote tools list their functions, carry out the calls that the client approved, compact what is long."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from deployments.models.contract.engine import ToolUse, Usage
 from deployments.steps import TOOL, TOOL_NAME, step
-from serve_app.operations.responses.events.server_call import OpenTool, ServerCall
+from serve_app.operations.responses.events.server_call import OpenTool, ServerCall, ToolEvent
 from serve_app.operations.responses.events.state import ResponseState
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.journal import Journal
@@ -31,6 +31,7 @@ from serve_app.operations.responses.tools.contract import (
     ToolInUse,
     WritingTool,
 )
+from serve_app.schemas.responses.shell import container_of, named_container
 from serve_app.telemetry.log import log_bug
 
 Work = Callable[[Item, SendEvent], Coroutine[Any, Any, ToolAnswer]]
@@ -40,12 +41,14 @@ Work = Callable[[Item, SendEvent], Coroutine[Any, Any, ToolAnswer]]
 class RunningTool:
     """A tool that runs in a task of its own; its events are in the journal before they are shown.
 
-    `output`, the text for the model, and `usage` are known once `events` has ended.
+    `output`, the text for the model, `usage`, and the item that `follows` are known once `events` has ended.
     """
 
     def __init__(self, work: Work, opened: OpenTool, max_s: float, request_id: str, journal: Journal) -> None:
         self.output = CALL_FAILED
         self.usage: Usage | None = None
+        self.follows: Item | None = None
+        self.tells: Sequence[ToolEvent] = ()
         self._cites: Any = None
         self._opened = opened
         self._unsent: list[tuple[str, dict[str, Any]]] = []
@@ -89,6 +92,7 @@ class RunningTool:
             return
         answer: ToolAnswer = self._task.result()
         self.output, self.usage, self._cites = answer.output, answer.usage, answer.cites
+        self.follows, self.tells = answer.follows, answer.tells
         self._opened.finish(answer.item)
 
     def _write(self, kind: str, fields: dict[str, Any]) -> bytes:
@@ -100,9 +104,8 @@ class RunningTool:
         if len(self.output) > max_output_chars:
             self.output = self.output[:max_output_chars] + CUT
         usage = asdict(self.usage) if self.usage is not None else None
-        self._journal.write(
-            "done", item=self._opened.item, output=self.output, usage=usage, cites=self._cites, spent_s=spent_s
-        )
+        done = {"item": self._opened.item, "output": self.output, "usage": usage, "cites": self._cites}
+        self._journal.write("done", **done, spent_s=spent_s, follows=self.follows, tells=self.tells)
 
     async def stop(self) -> None:
         """Cancel the tool if it still runs, and wait until it has stopped."""
@@ -191,7 +194,8 @@ class ToolCalls:
         self._spent_s += done["spent_s"]
         if done["usage"] is not None:
             self._state.count(Usage(**done["usage"]))
-        return done["output"], events + self._state.close_item()
+        events += self._state.close_item()
+        return done["output"], events + self._show_following(done.get("follows"), done.get("tells") or ())
 
     def _start(self, opened: OpenTool, work: Work, journal: Journal | None = None) -> RunningTool:
         left_s = max(0.0, self._bounds.max_s - self._spent_s)
@@ -211,7 +215,16 @@ class ToolCalls:
         if running.usage is not None:
             self._state.count(running.usage)
         running.record_end(self._bounds.max_output_chars, spent_s)
-        yield self._state.close_item()
+        yield self._state.close_item() + self._show_following(running.follows, running.tells)
+
+    def _show_following(self, item: Item | None, tells: Sequence[ToolEvent]) -> list[bytes]:
+        """Return the events of the item that follows a call, if one does."""
+        if item is None:
+            return []
+        opened, events = self._state.open_tool({**item, "status": "in_progress"})
+        events += [opened.write_event(kind, **fields) for kind, fields in tells]
+        opened.finish(item)
+        return events + self._state.close_item()
 
 
 def count_tool_use(items: Sequence[Item], before: Iterable[Item], tools: Iterable[object] | None) -> ToolUse:
@@ -220,10 +233,10 @@ def count_tool_use(items: Sequence[Item], before: Iterable[Item], tools: Iterabl
     Containers that `before` used, or that one of the request's `tools` names, were not created by this response.
     """
     kinds = [item["type"] for item in items]
-    named = {container for tool in tools or () if isinstance(container := getattr(tool, "container", None), str)}
+    named = {container_id for tool in tools or () if (container_id := named_container(tool)) is not None}
     begun = _containers(items) - _containers(before) - named
     return ToolUse(kinds.count("file_search_call"), kinds.count("web_search_call"), len(begun))
 
 
 def _containers(items: Iterable[Item]) -> set[str]:
-    return {item["container_id"] for item in items if item["type"] == "code_interpreter_call"}
+    return {container_id for item in items if (container_id := container_of(item)) is not None}

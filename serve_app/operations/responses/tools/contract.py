@@ -18,7 +18,7 @@ from deployments.state.identity.principal import Principal
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.tools.code_interpreter.client import ServeChooser
 from deployments.tools.config import ToolsConfig
-from serve_app.operations.responses.events.server_call import WrittenCall
+from serve_app.operations.responses.events.server_call import ToolEvent, WrittenCall
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.routing import CacheSalt
 
@@ -34,13 +34,16 @@ class SendEvent(Protocol):
 class ToolAnswer:
     """The result of a call: the finished item for the client, the text for the model, the usage.
 
-    `cites` is the state from which a `CitingTool` cites this call and those before it, as JSON.
+    `cites` is the state from which a `CitingTool` cites this call and those before it, as JSON. `follows` is an item
+    with the output of the call, for tools whose calls have none in their own item, and `tells` are its events.
     """
 
     item: Item
     output: str
     usage: Usage | None = None
     cites: Any = None
+    follows: Item | None = None
+    tells: Sequence[ToolEvent] = ()
 
 
 class ToolInUse(Protocol):
@@ -142,9 +145,9 @@ class ToolContext:
     outputs: Sequence[tuple[str, str]] = ()
     carried_out: Sequence[Item] = ()
 
-    def calls(self, kind: str) -> list[Item]:
-        """Return the items of calls of one type, in the conversation and in this response."""
-        return [item for item in (*self.items, *self.carried_out) if item["type"] == kind]
+    def calls(self, *kinds: str) -> list[Item]:
+        """Return the items of calls of some types, in the conversation and in this response."""
+        return [item for item in (*self.items, *self.carried_out) if item["type"] in kinds]
 
 
 class BuiltIn(Protocol):

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deployments.operations import Operation
 from serve_app.errors.api import BadRequest, shorten
 from serve_app.operations.responses.events.server_call import WrittenCall
 from serve_app.operations.responses.events.writer import Item
@@ -19,17 +20,32 @@ from serve_app.operations.responses.tools.contract import (
     ToolInUse,
     WritingTool,
 )
+from serve_app.operations.responses.tools.loading import ClientFunctions, PlacedTool
+from serve_app.operations.responses.tools.search import SearchInUse
 from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.built_in_tool import BuiltInTool
-from serve_app.schemas.responses.functions import functions_of
-from serve_app.schemas.responses.tools import Tool
+from serve_app.schemas.responses.functions import ClientFunction
+from serve_app.schemas.responses.items import EXTERNAL_ITEMS
+from serve_app.schemas.responses.shell import ShellTool
+from serve_app.schemas.responses.tool_search import ToolSearchTool
+from serve_app.schemas.responses.updates import ADDITIONAL_TOOLS, CONFIGURATION_UPDATE
+from serve_app.schemas.tools import MAX_TOOLS
 
+SHELL_RUNS_IN = Operation.CODE_INTERPRETER
 NOT_DECIDED = "This call was not carried out: the user has not approved it."
 _DECLINED = "This call was not carried out: the user declined it."
 _MAX_NAME_CHARS = 64
 _HASH_CHARS = 8
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
-_NOT_THE_MODELS = frozenset({"mcp_approval_response", "function_call_output"})
+_NOT_THE_MODELS = frozenset(
+    {
+        "mcp_approval_response",
+        "function_call_output",
+        ADDITIONAL_TOOLS,
+        CONFIGURATION_UPDATE,
+        *(kind for kind in EXTERNAL_ITEMS if kind.endswith("_output")),
+    }
+)
 
 
 def function_name(server_label: str, name: str) -> str:
@@ -112,19 +128,21 @@ class OpenedTool:
 
 
 class ToolSet:
-    """The service's tools of one response; `names` maps every name that the model may use to a function.
+    """The tools of one response. `client` has the client's functions, the rest is about the service's tools.
 
-    Small models leave the server out of the name of a remote tool: that is accepted unless it is ambiguous.
+    `names` maps every name that the model may use to a function. Small models leave the server out of the name of a
+    remote tool: that is accepted unless it is ambiguous.
     """
 
-    def __init__(self, tools: Sequence[OpenedTool] = (), client_functions: Collection[str] = ()) -> None:
+    def __init__(self, tools: Sequence[OpenedTool] = (), client: ClientFunctions | None = None) -> None:
+        self.client = client or ClientFunctions()
         self.offered: list[OfferedFunction] = []
         self.has_tools = bool(tools)
         self.remote = [opened.tool for opened in tools if isinstance(opened.tool, RemoteTool)]
         self._opened = list(tools)
         self._unchecked = [opened.tool for opened in tools if isinstance(opened.tool, CheckedTool)]
         self._checking: asyncio.Task[None] | None = None
-        self._client_functions = client_functions
+        self._client_functions = self.client.names
         self._by_name: dict[str, ToolInUse] = {}
         self.names: dict[str, str] = {}
         self.offer()
@@ -149,6 +167,10 @@ class ToolSet:
         ]
         num_of = Counter(short for short, _ in shorts)
         return {short: name for short, name in shorts if num_of[short] == 1 and short not in self._client_functions}
+
+    def client_functions(self) -> list[ClientFunction]:
+        """Return the client's functions that the model sees now."""
+        return self.client.shown(MAX_TOOLS - len(self.offered))
 
     @property
     def is_checked(self) -> bool:
@@ -218,42 +240,65 @@ def _ignore_event(kind: str, **fields: Any) -> None:
     return None
 
 
-async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolContext) -> ToolSet:
-    """Return the service's tools that a request names; `check` them before the client's first event.
+async def open_tools(built_ins: BuiltIns, placed: Sequence[PlacedTool], context: ToolContext) -> ToolSet:
+    """Return the tools of a response; `check` those of the service before the client's first event.
 
     Raises:
-        BadRequest: a tool is not switched on, or has the name of another.
+        BadRequest: a tool is not switched on, or has the name of another, or hides functions that nothing finds.
         PermissionDenied: the key's scopes do not include it.
         ApiError: it cannot be used as the request asks.
     """
-    client_functions = {function.called for function in functions_of(tools)}
-    taken = set(client_functions)
+    client = ClientFunctions(placed)
+    taken = set(client.names)
     opened: list[OpenedTool] = []
-    for index, tool in enumerate(tools):
-        if not isinstance(tool, BuiltInTool):
+    for one in placed:
+        tool = await _open(built_ins, one, client, context)
+        if tool is None:
             continue
-        param = f"tools[{index}]"
-        built_in = built_ins.get(tool.tool)
-        if built_in is None:
-            raise BadRequest(
-                f"Unsupported value: the tool '{tool.type}' is not switched on in this service. Leave it out, or ask "
-                "the operator.",
-                param=f"{param}.type",
-                code="unsupported_value",
-            )
-        check_operation(context.principal, tool.tool)
-        own = replace(context, param=param)
-        one = OpenedTool(tool.type, await built_in.open(tool, own), getattr(tool, "server_label", None))
-        names = {function.name for function in one.offered()}
-        if names & taken and not isinstance(one.tool, RemoteTool):  # Those are left out, as before they were listed.
+        names = {function.name for function in tool.offered()}
+        if names & taken and not isinstance(tool.tool, RemoteTool):  # Those are left out, as before they were listed.
             name = min(names & taken)
             raise BadRequest(
                 f"Invalid value: the tool '{tool.type}' is there twice, or a function has its name '{name}'. Name each "
                 "tool once, and the function differently.",
-                param=param,
+                param=one.at,
                 code="invalid_value",
             )
         taken |= names
-        opened.append(one)
+        opened.append(tool)
+    if client.deferred and not any(isinstance(one.tool, ToolSearchTool) for one in placed):
+        raise BadRequest(
+            f"Invalid value: the function '{next(iter(client.deferred))}' is deferred, and nothing can find it. Add "
+            "{'type': 'tool_search'} to 'tools', or leave 'defer_loading' out.",
+            param=next(iter(client.deferred.values())).at,
+            code="invalid_value",
+        )
     check_approvals(context.items, {one.server_label for one in opened})
-    return ToolSet(opened, client_functions)
+    return ToolSet(opened, client)
+
+
+async def _open(
+    built_ins: BuiltIns, placed: PlacedTool, client: ClientFunctions, context: ToolContext
+) -> OpenedTool | None:
+    """Return a tool that the service runs, opened; None if the client runs it."""
+    tool = placed.tool
+    if isinstance(tool, ToolSearchTool):
+        return OpenedTool(tool.type, SearchInUse(client)) if tool.is_hosted else None
+    if isinstance(tool, ShellTool):
+        return await _open_built_in(built_ins, placed, SHELL_RUNS_IN, context) if tool.is_hosted else None
+    return await _open_built_in(built_ins, placed, tool.tool, context) if isinstance(tool, BuiltInTool) else None
+
+
+async def _open_built_in(built_ins: BuiltIns, placed: PlacedTool, name: Operation, context: ToolContext) -> OpenedTool:
+    tool = placed.tool
+    built_in = built_ins.get(name)
+    if built_in is None:
+        raise BadRequest(
+            f"Unsupported value: the tool '{tool.type}' is not switched on in this service. Leave it out, or ask "
+            "the operator.",
+            param=f"{placed.at}.type",
+            code="unsupported_value",
+        )
+    check_operation(context.principal, name)
+    used = await built_in.open(tool, replace(context, param=placed.at))
+    return OpenedTool(tool.type, used, getattr(tool, "server_label", None))

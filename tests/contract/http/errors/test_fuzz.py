@@ -81,10 +81,13 @@ async def test_any_body_is_answered_with_200_400_or_404(world, asked):
         assert len(answer.content) < 2000
 
 
-external = st.sampled_from([*EXTERNAL_ITEMS, "function_call_output", "compaction_trigger", "compaction", "reasoning"])
-fields = st.sampled_from(
-    ["output", "content", "input", "action", "summary", "id", "call_id", "name", "status", "result"]
+OTHERS = ("function_call_output", "compaction_trigger", "compaction", "reasoning")
+external = st.sampled_from([*EXTERNAL_ITEMS, *OTHERS, "additional_tools", "configuration_update"])
+FIELDS = (
+    *("output", "content", "input", "action", "summary", "id", "call_id", "name", "status", "result"),
+    *("tools", "arguments", "operation", "execution", "role", "text", "environment"),
 )
+fields = st.sampled_from(FIELDS)
 items = st.builds(
     lambda kind, more: {"type": kind, "call_id": "c", **more}, external, st.dictionaries(fields, values, max_size=3)
 )

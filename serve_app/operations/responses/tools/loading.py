@@ -1,0 +1,128 @@
+"""The tools of one response, in the order of their places, and the client's functions among them.
+
+Deferred functions are hidden from the model until a search loads them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from serve_app.operations.responses.events.writer import Item
+from serve_app.schemas.responses.functions import ClientFunction, ClientRun, FormedTool, called_name
+from serve_app.schemas.responses.items import TOOL_SEARCH_OUTPUT
+from serve_app.schemas.responses.tools import Tool
+from serve_app.schemas.responses.updates import ADDITIONAL_TOOLS
+from serve_app.schemas.tools import MAX_TOOLS
+
+NOTHING_FOUND = "No tool was found. Search again with other words, or go on without."
+_TOOL: TypeAdapter[Tool] = TypeAdapter(Tool)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTool:
+    """A tool and its path in the request. `is_later` if an item brought it, `is_found` if that was a search's."""
+
+    tool: Tool
+    at: str
+    is_later: bool = False
+    is_found: bool = False
+
+
+def placed_tools(tools: Iterable[Tool] | None, items: Sequence[Item], own_from: int = 0) -> list[PlacedTool]:
+    """Return the tools of a request, then those of the conversation's items; its own items begin at `own_from`."""
+    placed = [PlacedTool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ())]
+    for index, item in enumerate(items):
+        if item["type"] in (ADDITIONAL_TOOLS, TOOL_SEARCH_OUTPUT):
+            at = f"input[{index - own_from}].tools" if index >= own_from else None
+            is_found = item["type"] == TOOL_SEARCH_OUTPUT
+            placed += [
+                PlacedTool(tool, "input" if at is None else f"{at}[{place}]", is_later=True, is_found=is_found)
+                for place, tool in _read_tools(item)
+            ]
+    return placed
+
+
+def _read_tools(item: Item) -> Iterator[tuple[int, Tool]]:
+    """Yield the tools of an item with their places; one that an earlier version stored may have a form of its own."""
+    for place, tool in enumerate(_dicts(item.get("tools"))):
+        with suppress(ValidationError):
+            yield place, _TOOL.validate_python(tool)
+
+
+def found_text(tools: Any) -> str:
+    """Return what the model reads of the tools that a search has found: their definitions are among its tools."""
+    names = []
+    for tool in _dicts(tools):
+        name, functions = tool.get("name"), _dicts(tool.get("tools"))
+        if tool.get("type") == "namespace":
+            names += [called_name(str(name), str(one.get("name"))) for one in functions]
+        else:
+            names.append(str(name or tool.get("type")))
+    return f"These tools can be called now: {', '.join(names)}." if names else NOTHING_FOUND
+
+
+def _dicts(value: Any) -> list[Item]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+class ClientFunctions:
+    """The functions of the client in one response; `deferred` has those that a search may load, by name.
+
+    Their order never changes, and those that are loaded come last: so the prompts of two turns begin alike.
+    """
+
+    def __init__(self, placed: Iterable[PlacedTool] = ()) -> None:
+        self.deferred: dict[str, ClientFunction] = {}
+        self._all: dict[str, ClientFunction] = {}
+        self._first: list[ClientFunction] = []
+        self._loaded: dict[str, ClientFunction] = {}
+        for one in placed:
+            if isinstance(one.tool, ClientRun):
+                self._add(one, one.tool.functions(one.at))
+
+    def _add(self, placed: PlacedTool, functions: Iterable[ClientFunction]) -> None:
+        for function in functions:
+            self._all.setdefault(function.called, function)
+            if function.is_deferred and not placed.is_found:
+                self.deferred.setdefault(function.called, function)
+            elif placed.is_later:
+                self._load(self.deferred.get(function.called, function))
+            else:
+                self._first.append(function)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What the model calls them, deferred or not."""
+        return frozenset(self._all)
+
+    @property
+    def in_namespaces(self) -> dict[str, tuple[str, str]]:
+        """The namespaces and the names of functions, by their names for the model.
+
+        A deferred function without a namespace is its own in calls, as OpenAI's Agents SDK expects it.
+        """
+        alone = {name: (one.tool.name, one.tool.name) for name, one in self.deferred.items()}
+        return alone | {name: (one.namespace.name, one.tool.name) for name, one in self._all.items() if one.namespace}
+
+    @property
+    def forms(self) -> dict[str, type[FormedTool]]:
+        """The tools whose calls are items of a type of their own, by their names for the model."""
+        return {name: one.form for name, one in self._all.items() if one.form}
+
+    def load(self, names: Iterable[str]) -> None:
+        """Show deferred functions to the model from now on."""
+        for name in names:
+            if name in self.deferred:
+                self._load(self.deferred[name])
+
+    def _load(self, function: ClientFunction) -> None:
+        if all(function.called != one.called for one in self._first):
+            self._loaded[function.called] = function
+
+    def shown(self, room: int = MAX_TOOLS) -> list[ClientFunction]:
+        """Return the functions that the model sees; if there is no room for all, without those loaded earliest."""
+        left = max(0, room - len(self._first))
+        return [*self._first, *list(self._loaded.values())[max(0, len(self._loaded) - left) :]]

@@ -1,0 +1,54 @@
+"""What tools of fixed forms share: each is one strict function to the model, and its calls are items of their own."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from serve_app.schemas.base import WireModel
+from serve_app.schemas.responses.functions import ClientFunction, FormedTool, FunctionTool
+from serve_app.schemas.tools import JsonSchema
+
+STRING: JsonSchema = {"type": "string"}
+MAYBE_INTEGER: JsonSchema = {"type": ["integer", "null"]}
+
+
+def object_schema(properties: Mapping[str, JsonSchema]) -> JsonSchema:
+    """Return the strict schema of an object with exactly these properties."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+class FixedTool(FormedTool):
+    """A tool whose function is the same in every request."""
+
+    def functions(self, at: str) -> Iterator[ClientFunction]:
+        """Yield the one function."""
+        tool = FunctionTool(
+            type="function", name=self.called, description=self.explain(), parameters=self.arguments(), strict=True
+        )
+        yield ClientFunction(self.called, tool, None, at, form=type(self))
+
+    def explain(self) -> str:
+        """Return the function's description."""
+        raise NotImplementedError
+
+    def arguments(self) -> JsonSchema:
+        """Return the JSON schema of the function's arguments."""
+        raise NotImplementedError
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the tool as a response echoes it."""
+        return self.model_dump(exclude_none=True)
+
+
+def read_as(kind: type[WireModel], arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return arguments with every field of their kind, None if they do not fit."""
+    try:
+        return kind.model_validate(arguments).model_dump()
+    except ValidationError:
+        return None
