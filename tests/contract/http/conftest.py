@@ -259,12 +259,23 @@ def buckets(world) -> tuple[MemoryObjects, MemoryObjects]:
 @pytest.fixture
 async def interpreter(tmp_path, world, file_store) -> AsyncIterator[Interpreter]:
     """The real code interpreter, switched on: sandboxes in this process, containers in the database of `file_store`."""
-    config = CodeInterpreterConfig(max_containers_per_account=3)
     async with run_interpreter(tmp_path) as running:
-        store = ContainerStore(file_store._database, file_store.vault, world.clock)
-        world.containers = Containers(store, running.hosts, file_store, config)
-        world.built_ins["code_interpreter"] = CodeInterpreter(world.containers)
+        _switch_on(running, world, file_store, CodeInterpreterConfig(max_containers_per_account=3))
         yield running
+
+
+@pytest.fixture
+async def shell(tmp_path, world, file_store) -> AsyncIterator[Interpreter]:
+    """The same with a shell in the containers."""
+    async with run_interpreter(tmp_path, has_shell=True) as running:
+        _switch_on(running, world, file_store, CodeInterpreterConfig(max_containers_per_account=3, shell=True))
+        yield running
+
+
+def _switch_on(running: Interpreter, world: World, files: FileStore, config: CodeInterpreterConfig) -> None:
+    store = ContainerStore(files._database, files.vault, world.clock)
+    world.containers = Containers(store, running.hosts, files, config)
+    world.built_ins["code_interpreter"] = CodeInterpreter(world.containers)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from serve_app.cli import main as command_line
 from serve_app.config import ServiceConfig
 from serve_app.console import routes as console
 from serve_app.schemas.chat import ChatRequest
+from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.schemas.scoring import ScoreRequest
 from serve_app.validation.batch_lines import parse_line
 from tests.tools.bench import __main__ as bench
@@ -155,6 +156,12 @@ def test_json_is_what_it_is_shown_as(block: Block) -> None:
         assert ChatRequest.model_validate(request.body).messages
     elif "text_1" in value:
         assert ScoreRequest.model_validate(value).right_texts()
+    elif "type" in value:
+        is_item = value["type"] in ("additional_tools", "configuration_update")
+        fields = {"input": [value]} if is_item else {"input": "x", "tools": [value]}
+        assert ResponseRequest.model_validate({"model": "m", **fields})
+    elif "tools" in value:
+        assert ResponseRequest.model_validate(value).tools
     else:
         assert set(value["error"]) == {"message", "type", "param", "code"}
 

@@ -44,7 +44,7 @@ class SearchInUse(CitingTool):
         if not deferred:
             return []
         description = "\n".join([f"{_DESCRIPTION} There are:", *_listed(deferred)])
-        function = {"name": TYPE, "description": description, "parameters": search_schema(), "strict": True}
+        function = {"name": TYPE, "description": description, "parameters": search_schema()}
         return [{"type": "function", "function": function}]
 
     def begin(self, name: str, arguments: str) -> Item:

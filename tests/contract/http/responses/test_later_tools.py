@@ -70,7 +70,6 @@ async def test_a_deferred_function_is_hidden_until_the_service_has_found_it(worl
     assert tools_of(world, 1) == ["weather", "shop__stock", "tool_search"]
     searching = orjson.loads(world.chat.requests[0].body)["tools"][1]["function"]
     assert "- shop: The web shop." in searching["description"]
-    assert searching["strict"] is True
     assert messages(world, 1)[-1]["content"] == "These tools can be called now: shop__stock."
 
 
@@ -288,3 +287,54 @@ async def test_tokens_of_tools_that_were_brought_are_counted(world, responses):
     more = {"type": "additional_tools", "role": "developer", "tools": [WEATHER, SHOP, SEARCH]}
     await responses.input_tokens.count(model=MODEL, input=[more, {"role": "user", "content": "x"}])
     assert tools_of(world) == ["weather", "tool_search"]
+
+
+async def test_hostile_tools_are_bounded_and_refused_with_their_place(world):
+    many = [{"type": "function", "name": f"f{n}", "defer_loading": True} for n in range(100)]
+    groups = [{"type": "namespace", "name": f"n{n}", "tools": many} for n in range(100)]
+    broken = {"type": "object", "properties": {"a": 5}}
+    brought = [{"type": "additional_tools", "role": "developer", "tools": [{**WEATHER, "parameters": broken}]}]
+    assert (await refused(world, tools=[*groups, SEARCH]))[:2] == (400, "tools")
+    assert (await refused(world, tools=many * 100))[:2] == (400, "tools")
+    assert (await refused(world, tools=[{**STOCK, "parameters": broken}, SEARCH]))[:2] == (400, "tools[0].parameters")
+    assert (await refused(world, input=brought))[:2] == (400, "input[0].tools[0].parameters")
+    large = {**THEIRS, "parameters": {"type": "object", "description": "x" * 300_000}}
+    assert (await refused(world, tools=[large]))[:2] == (400, "tools[0].parameters")
+    too_many = [{"type": "function", "name": f"f{n}"} for n in range(100)]
+    (status, param, _) = await refused(
+        world, tools=too_many, input=[{**brought[0], "tools": [*many[:1], *groups[0]["tools"]]}]
+    )
+    assert (status, param) == (400, "input[0].tools[0]")
+    assert world.chat.requests == []
+
+
+async def test_a_search_takes_cyclic_schemas_and_very_long_descriptions(world):
+    cyclic = {"type": "object", "properties": {"child": {"$ref": "#"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}}
+    long = [{**STOCK, "name": f"f{n}", "description": "word " * 200_000} for n in range(8)]
+    groups = [
+        {"type": "namespace", "name": f"n{n}", "description": "x" * 10_000, "tools": [STOCK] * 1} for n in range(100)
+    ]
+    tools = [{**REFUND, "parameters": cyclic}, *long, *groups, SEARCH]
+    script(world, calls(("tool_search", {"query": "refund " * 10_000})), calls(("refund", {})))
+    final = fold(await stream_of(world, {"input": "x", "tools": tools}))
+    assert final["output"][1]["tools"][0]["name"] == "refund"
+    searching = orjson.loads(world.chat.requests[0].body)["tools"][0]["function"]["description"]
+    assert len(searching) < 20_000
+    assert searching.endswith("more")
+
+
+async def test_what_agents_always_send_is_dropped_inside_of_items_too(world):
+    script(world, said("Done."))
+    tools = [{**WEATHER, "async": False}, {"type": "image_generation"}, {**FOUND, "tools": [{**STOCK, "async": True}]}]
+    more = {"type": "additional_tools", "role": "developer", "tools": [*tools, SEARCH]}
+    await stream_of(world, {"input": [more, {"role": "user", "content": "x"}]})
+    assert tools_of(world) == ["weather", "tool_search"]
+
+
+async def test_servers_and_unknown_tools_are_not_brought_by_items(world):
+    server = {"type": "mcp", "server_label": "a", "server_url": "https://a.example", "authorization": "secret"}
+    for tool in (server, {"type": "computer"}, {"type": "nonsense"}):
+        more = {"type": "additional_tools", "role": "developer", "tools": [tool]}
+        status, param, message = await refused(world, input=[more])
+        assert (status, param) == (400, "input[0].tools[0].type")
+        assert "secret" not in message

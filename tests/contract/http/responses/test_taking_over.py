@@ -24,7 +24,7 @@ from tests.waiting import eventually
 Generation = list[list[Event]]
 
 _IDS = re.compile(
-    r"\b(?:resp|msg|rs|fc|ci|fs|ws|mcp|mcpl|mcpr|cntr|cfile|req)_[0-9a-f]{16,}"
+    r"\b(?:resp|msg|rs|fc|ci|fs|ws|mcp|mcpl|mcpr|cntr|cfile|req|tsc|tso|sh|sho|apc|call)_[0-9a-f]{16,}"
     r'|(?<="encrypted_content":")[^"]{64,}'  # Sealed texts are random too.
 )
 _TIMES = re.compile(r'"(created_at|completed_at)":\d+')
@@ -160,6 +160,29 @@ async def test_searches_and_remote_calls_go_on_with_all_that_they_found(world, v
     assert final["output"][-1]["content"][0]["annotations"][0]["filename"] == "moon.md"
     num_runs = 1 + sum(map(len, generations))
     assert num_runs - 3 <= len(mcp_server.calls) <= num_runs
+
+
+async def test_functions_that_were_found_stay_found_and_calls_of_the_clients_come_whole(world):
+    found = {"type": "function", "name": "refund", "description": "Pay back.", "defer_loading": True}
+    tools = [{"type": "tool_search"}, found, {"type": "shell"}, {"type": "apply_patch"}]
+    patch = '{"operation":{"type":"delete_file","path":"a.py"}}'
+    generations = [
+        [*thought("Hm."), *token_by_token("tool_search", '{"query":"pay back"}', length=8)],
+        calling(("a", "shell", '{"commands":["ls"]}'), ("b", "refund", "{}"), ("c", "apply_patch", patch)),
+    ]
+    final = await check_every_cut(world, generations, {"tools": tools})
+    kinds = ["reasoning", "tool_search_call", "tool_search_output", "shell_call", "function_call", "apply_patch_call"]
+    assert [item["type"] for item in final["output"]] == kinds
+    assert final["output"][2]["tools"][0]["name"] == "refund"
+
+
+async def test_commands_in_a_container_are_run_once(world, shell):
+    commands = '{"commands":["echo x >> n.txt; wc -l < n.txt"],"timeout_ms":null,"max_output_length":null}'
+    generations = [token_by_token("shell", commands, length=30), said("Done.")]
+    hosted = {"type": "shell", "environment": {"type": "container_auto"}}
+    final = await check_every_cut(world, generations, {"tools": [hosted]})
+    assert [item["type"] for item in final["output"]] == ["shell_call", "shell_call_output", "message"]
+    assert final["output"][1]["output"][0]["stdout"] == "1\n"
 
 
 async def test_a_call_that_was_under_way_is_not_made_again_and_the_model_is_told(world, interpreter, monkeypatch):

@@ -1,35 +1,17 @@
 """The hosted shell within responses: a scripted model, the real client, real sandboxes."""
 
-from collections.abc import AsyncIterator
-
 import openai
 import orjson
 import pytest
 
-from deployments.state.containers import ContainerStore
-from deployments.tools.config import CodeInterpreterConfig
-from serve_app.operations.containers.service import Containers
-from serve_app.operations.containers.tool import CodeInterpreter
 from tests.contract.http.answers import MODEL, said
 from tests.contract.http.background_calls import ended
 from tests.contract.http.code_interpreter_calls import TOOL as PYTHON
 from tests.contract.http.code_interpreter_calls import runs
 from tests.contract.http.response_calls import OTHER, calls, lines_of, messages, of_type, script, stream_of
-from tests.twins.interpreter import Interpreter, run_interpreter
 from tests.twins.legal import fold
 
 TOOL = {"type": "shell", "environment": {"type": "container_auto"}}
-
-
-@pytest.fixture
-async def shell(tmp_path, world, file_store) -> AsyncIterator[Interpreter]:
-    """The real code interpreter, switched on, with a shell in its containers."""
-    async with run_interpreter(tmp_path, has_shell=True) as running:
-        store = ContainerStore(file_store._database, file_store.vault, world.clock)
-        config = CodeInterpreterConfig(max_containers_per_account=3, shell=True)
-        world.containers = Containers(store, running.hosts, file_store, config)
-        world.built_ins["code_interpreter"] = CodeInterpreter(world.containers)
-        yield running
 
 
 def running(*commands: str, timeout_ms: int | None = None, max_output_length: int | None = None):
