@@ -1,4 +1,4 @@
-"""What tools of fixed forms share: each is one strict function to the model, and its calls are items of their own."""
+"""What the built-in tools that clients run share: to the model each is one strict function, always the same."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from serve_app.schemas.base import WireModel
-from serve_app.schemas.responses.functions import ClientFunction, FormedTool, FunctionTool
+from serve_app.schemas.responses.functions import ClientBuiltIn, ClientFunction, FunctionTool
 from serve_app.schemas.tools import JsonSchema
 
 STRING: JsonSchema = {"type": "string"}
@@ -23,7 +23,7 @@ def object_schema(properties: Mapping[str, JsonSchema]) -> JsonSchema:
     }
 
 
-class FixedTool(FormedTool):
+class FixedTool(ClientBuiltIn):
     """A tool whose function is the same in every request."""
 
     def functions(self, at: str) -> Iterator[ClientFunction]:
@@ -31,7 +31,7 @@ class FixedTool(FormedTool):
         tool = FunctionTool(
             type="function", name=self.called, description=self.explain(), parameters=self.arguments(), strict=True
         )
-        yield ClientFunction(self.called, tool, None, at, form=type(self))
+        yield ClientFunction(self.called, tool, None, at, built_in=type(self))
 
     def explain(self) -> str:
         """Return the function's description."""

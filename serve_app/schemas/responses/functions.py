@@ -14,7 +14,7 @@ _MAX_NAME_CHARS = 64
 _FINGERPRINT_CHARS = 8
 
 
-class ClientRun(WireModel):
+class ClientTool(WireModel):
     """A tool that the client runs: to the model it is one function or several."""
 
     type: str
@@ -24,8 +24,11 @@ class ClientRun(WireModel):
         raise NotImplementedError
 
 
-class FormedTool(ClientRun):
-    """A tool whose calls are items of a type of their own. The model calls it as the function `called`."""
+class ClientBuiltIn(ClientTool):
+    """A built-in tool that the client runs: its calls are items of their own type.
+
+    The model calls it as the function `called`.
+    """
 
     called: ClassVar[str]
     call_type: ClassVar[str]
@@ -47,7 +50,7 @@ class FormedTool(ClientRun):
         return []
 
 
-class FunctionTool(ClientRun):
+class FunctionTool(ClientTool):
     """A function that the client runs when the model asks for it; `parameters` is a JSON schema.
 
     Args:
@@ -74,7 +77,7 @@ class FunctionTool(ClientRun):
         yield ClientFunction(self.name, self, None, at, is_deferred=bool(self.defer_loading))
 
 
-class NamespaceTool(ClientRun):
+class NamespaceTool(ClientTool):
     """A group of functions, such as those of an MCP server that the client runs. A call names both.
 
     Args:
@@ -103,7 +106,7 @@ class NamespaceTool(ClientRun):
 class ClientFunction:
     """A function of the client: `called` is its name for the model, `at` its path in the request.
 
-    `form` is the tool that it stands for, if its calls are items of a type of their own.
+    `built_in` is the built-in tool that it stands for, if it does.
     """
 
     called: str
@@ -111,7 +114,7 @@ class ClientFunction:
     namespace: NamespaceTool | None
     at: str
     is_deferred: bool = False
-    form: type[FormedTool] | None = None
+    built_in: type[ClientBuiltIn] | None = None
 
     @property
     def description(self) -> str | None:
@@ -136,7 +139,7 @@ def called_name(namespace: str | None, name: str) -> str:
 def functions_of(tools: Iterable[Any] | None, at: str = "tools") -> Iterator[ClientFunction]:
     """Yield the client's functions among tools, in their order, those of namespaces too; `at` is the list's path."""
     for index, tool in enumerate(tools or ()):
-        if isinstance(tool, ClientRun):
+        if isinstance(tool, ClientTool):
             yield from tool.functions(f"{at}[{index}]")
 
 
@@ -152,9 +155,9 @@ def check_functions(functions: Iterable[ClientFunction]) -> None:
     seen: dict[str, ClientFunction] = {}
     for function in functions:
         other = seen.setdefault(function.called, function)
-        if other is not function and any((one.namespace or one.form) for one in (other, function)):
+        if other is not function and any((one.namespace or one.built_in) for one in (other, function)):
             raise refusal(
                 "invalid_value",
                 f"Invalid value for '{{param}}': another function is called '{function.called}', too. Rename one.",
-                f"{function.at}.{'type' if function.form else 'name'}",
+                f"{function.at}.{'type' if function.built_in else 'name'}",
             )

@@ -53,7 +53,7 @@ class ToolSearchTool(FixedTool):
         parameters = self.parameters or search_schema()
         description = self.description or "Finds tools by a description of what they should do."
         tool = FunctionTool(type="function", name=self.called, description=description, parameters=parameters)
-        yield ClientFunction(self.called, tool, None, at, form=type(self))
+        yield ClientFunction(self.called, tool, None, at, built_in=type(self))
 
     @classmethod
     def read_call(cls, arguments: Mapping[str, Any]) -> dict[str, Any] | None:

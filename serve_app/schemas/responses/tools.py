@@ -13,8 +13,8 @@ from deployments.operations import TOOLS
 from serve_app.schemas.base import Name, WireModel, refusal
 from serve_app.schemas.responses.built_in_tool import BuiltInItem, BuiltInTool
 from serve_app.schemas.responses.functions import (
-    ClientRun,
-    FormedTool,
+    ClientBuiltIn,
+    ClientTool,
     FunctionTool,
     NamespaceTool,
     check_functions,
@@ -62,18 +62,18 @@ UNSUPPORTED_TOOLS = frozenset(
 )
 """The tools of OpenAI's API that this service lacks."""
 
-_FORMED = (ShellTool, LocalShellTool, ApplyPatchTool, ToolSearchTool)
-FORMED_TOOLS: Mapping[str, type[FormedTool]] = {tool.call_type: tool for tool in _FORMED}
-"""The tools whose calls are items of a type of their own, by that type."""
+_CLIENT_BUILT_INS = (ShellTool, LocalShellTool, ApplyPatchTool, ToolSearchTool)
+CLIENT_BUILT_INS: Mapping[str, type[ClientBuiltIn]] = {tool.call_type: tool for tool in _CLIENT_BUILT_INS}
+"""The built-in tools that the client runs, by the type of their calls."""
 
 
 def is_clients_call(item: Mapping[str, Any]) -> bool:
     """Return whether an item is a call that the client answers."""
     is_here = item.get("execution") == "server" or container_of(item) is not None
-    return item["type"] == "function_call" or (item["type"] in FORMED_TOOLS and not is_here)
+    return item["type"] == "function_call" or (item["type"] in CLIENT_BUILT_INS and not is_here)
 
 
-_KINDS: tuple[type[WireModel], ...] = (FunctionTool, NamespaceTool, *_FORMED, *BUILT_IN_TOOLS)
+_KINDS: tuple[type[WireModel], ...] = (FunctionTool, NamespaceTool, *_CLIENT_BUILT_INS, *BUILT_IN_TOOLS)
 _SUPPORTED = [f"'{types_of(kind)[0]}'" for kind in _KINDS]
 SUPPORTED_TOOLS = f"{', '.join(_SUPPORTED[:-1])} and {_SUPPORTED[-1]}"
 
@@ -90,12 +90,12 @@ def _refuse_built_in(tool: Any) -> Any:
 
 
 if TYPE_CHECKING:
-    Tool = ClientRun | BuiltInTool
+    Tool = ClientTool | BuiltInTool
     BuiltInType = str
 else:
-    _Tool = Union[(FunctionTool, NamespaceTool, *_FORMED, *BUILT_IN_TOOLS)]
+    _Tool = Union[(FunctionTool, NamespaceTool, *_CLIENT_BUILT_INS, *BUILT_IN_TOOLS)]
     Tool = Annotated[Annotated[_Tool, Field(discriminator="type")], BeforeValidator(_refuse_built_in)]
-    _CHOSEN_BY_TYPE = (*_FORMED, *(tool for tool in BUILT_IN_TOOLS if tool.is_chosen_by_type))
+    _CHOSEN_BY_TYPE = (*_CLIENT_BUILT_INS, *(tool for tool in BUILT_IN_TOOLS if tool.is_chosen_by_type))
     BuiltInType = Literal[tuple(name for tool in _CHOSEN_BY_TYPE for name in types_of(tool))]
 
 Tools = Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS)]
@@ -241,7 +241,7 @@ def _check_named(one: _Named, at: str, tools: list[Tool]) -> None:
             there = {tool.server_label for tool in tools if isinstance(tool, McpTool)}
         case _:
             field, wanted = "type", one.type
-            there = {tool.type for tool in tools if isinstance(tool, BuiltInTool | FormedTool)}
+            there = {tool.type for tool in tools if isinstance(tool, BuiltInTool | ClientBuiltIn)}
     if wanted not in there:
         raise refusal(
             "invalid_value", f"Invalid value for '{{param}}': tool '{wanted}' not found in 'tools'.", f"{at}.{field}"

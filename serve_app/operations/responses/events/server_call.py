@@ -11,7 +11,7 @@ import orjson
 
 from serve_app.operations.responses.events.items import Status
 from serve_app.operations.responses.events.writer import EventWriter, Item
-from serve_app.schemas.responses.tools import FORMED_TOOLS
+from serve_app.schemas.responses.tools import CLIENT_BUILT_INS
 
 ToolEvent = tuple[str, dict[str, Any]]
 """The kind and the fields of a tool's own event; item and index are added later."""
@@ -118,7 +118,7 @@ class OpenTool:
         An item in progress becomes failed; incomplete if the model was still writing, or its type has no other word.
         """
         if self.item.get("status") == "in_progress":
-            fails = self._written is None and self.item["type"] not in FORMED_TOOLS
+            fails = self._written is None and self.item["type"] not in CLIENT_BUILT_INS
             self.item["status"] = "failed" if fails else "incomplete"
         done = self.end_writing()
         return [*done, self._writer.write("response.output_item.done", output_index=self._output_index, item=self.item)]

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.events import Event, Logprobs
 from serve_app.errors.api import SERVER_ERROR_MESSAGE
-from serve_app.operations.responses.events.formed_call import FormedCall
+from serve_app.operations.responses.events.built_in_call import BuiltInCall
 from serve_app.operations.responses.events.items import (
     MODELS_OWN,
     Cite,
@@ -30,7 +30,7 @@ from serve_app.operations.responses.events.items import (
 )
 from serve_app.operations.responses.events.server_call import Follow, OpenTool, ServerCall, WrittenCall
 from serve_app.operations.responses.events.writer import EventWriter, Item, new_id, usage_to_wire
-from serve_app.schemas.responses.functions import FormedTool
+from serve_app.schemas.responses.functions import ClientBuiltIn
 
 ErrorCode = Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
 
@@ -60,12 +60,12 @@ class ResponseState:
         self._clock = clock
         self._function_names = _NO_TOOLS
         self._in_namespaces: Mapping[str, tuple[str, str]] = _NO_TOOLS
-        self._forms: Mapping[str, type[FormedTool]] = _NO_TOOLS
+        self._built_ins: Mapping[str, type[ClientBuiltIn]] = _NO_TOOLS
         self._cite: Cite = lambda _: []
         self._writer = EventWriter()
         self.cuts: list[Any] = []
         self.items: list[Item] = []
-        self._open: OpenText | OpenCall | FormedCall | OpenTool | None = None
+        self._open: OpenText | OpenCall | BuiltInCall | OpenTool | None = None
         self._call: int | None = None
         self._server_calls: dict[int, ServerCall] = {}
         self._follow: Follow = lambda _: None
@@ -79,11 +79,15 @@ class ResponseState:
         self._follow = follow
 
     def use_functions(
-        self, in_namespaces: Mapping[str, tuple[str, str]], forms: Mapping[str, type[FormedTool]] = _NO_TOOLS
+        self, in_namespaces: Mapping[str, tuple[str, str]], built_ins: Mapping[str, type[ClientBuiltIn]] = _NO_TOOLS
     ) -> None:
-        """Use these functions of the client: by their names for the model, what is in a namespace or has a form."""
+        """Use these functions of the client from now on, each by its name for the model.
+
+        `in_namespaces` has the namespace and the name of those in one, `built_ins` the tools that have items of their
+        own.
+        """
         self._in_namespaces = in_namespaces
-        self._forms = forms
+        self._client_built_ins = built_ins
 
     def begin(self, *, queued: bool = False) -> list[bytes]:
         """Return the first events of a stream."""
@@ -180,8 +184,8 @@ class ResponseState:
             server_call.opened, begun = self.open_tool(written.item, written)
             self._followed = call
             return events + begun
-        if name in self._forms:
-            self._open = FormedCall(call_id, name, self._forms[name])
+        if name in self._client_built_ins:
+            self._open = BuiltInCall(call_id, name, self._client_built_ins[name])
             return events
         return events + self._open_function(call_id, name)
 
@@ -196,9 +200,9 @@ class ResponseState:
             self._server_calls[call].pieces.append(text)
             opened = self._server_calls[call].opened
             return opened.write(text) if opened is not None and call == self._followed else []
-        if call != self._call or not isinstance(self._open, OpenCall | FormedCall):
+        if call != self._call or not isinstance(self._open, OpenCall | BuiltInCall):
             return self.fail("server_error", SERVER_ERROR_MESSAGE)
-        if isinstance(self._open, FormedCall):
+        if isinstance(self._open, BuiltInCall):
             self._open.pieces.append(text)
             return []
         return [self._open.delta(text)]
@@ -243,14 +247,14 @@ class ResponseState:
         opened, self._open, self._followed = self._open, None, None
         if opened is None:
             return []
-        if isinstance(opened, FormedCall):
-            return self._show_formed(opened, status)
+        if isinstance(opened, BuiltInCall):
+            return self._show_built_in(opened, status)
         events = opened.close(status)
         self.items.append(opened.item)
         self.cuts.append(opened.cuts)
         return events
 
-    def _show_formed(self, call: FormedCall, status: Status) -> list[bytes]:
+    def _show_built_in(self, call: BuiltInCall, status: Status) -> list[bytes]:
         item = call.item(new_id) if status == "completed" else None
         if item is None:
             events = self._open_function(call.call_id, call.name)
@@ -258,7 +262,7 @@ class ResponseState:
                 events.append(self._open.delta(call.arguments))
             return events + self.close_item(status)
         opened, events = self.open_tool(item)
-        events += [opened.write_event(kind, **fields) for kind, fields in call.form.call_events(item)]
+        events += [opened.write_event(kind, **fields) for kind, fields in call.tool.call_events(item)]
         opened.finish({**item, "status": "completed"})
         return events + self.close_item()
 

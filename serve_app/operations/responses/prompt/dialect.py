@@ -128,7 +128,7 @@ def allowed_functions(request: PromptedRequest, functions: Sequence[ClientFuncti
     if not isinstance(allowed, AllowedTools):
         return list(functions)
     named = {id(find_function(name, functions)) for name in allowed.functions}
-    return [one for one in functions if id(one) in named or (one.form and one.called in allowed.built_in)]
+    return [one for one in functions if id(one) in named or (one.built_in and one.called in allowed.built_in)]
 
 
 def create_chat(
@@ -183,12 +183,12 @@ def _tools_of(
         case NamedChoice() as named:
             choice = _chosen(_find_shown(named.name, own).called)
         case BuiltInChoice() | McpChoice() as wanted:
-            formed = [
-                one for one in own if one.form and isinstance(wanted, BuiltInChoice) and one.called == wanted.type
+            theirs = [
+                one for one in own if one.built_in and isinstance(wanted, BuiltInChoice) and one.called == wanted.type
             ]
             chosen = [one for one in offered if _is_wanted(wanted, one)]
-            if formed or len(chosen) == 1:
-                choice = _chosen(formed[0].called if formed else chosen[0].name)
+            if theirs or len(chosen) == 1:
+                choice = _chosen(theirs[0].called if theirs else chosen[0].name)
             elif chosen:
                 own, offered, choice = [], chosen, "required"
         case str() as mode:

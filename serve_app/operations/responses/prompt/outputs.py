@@ -8,7 +8,7 @@ from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.tools.loading import found_text
 from serve_app.schemas.responses.functions import called_name
 from serve_app.schemas.responses.items import TOOL_SEARCH_OUTPUT
-from serve_app.schemas.responses.tools import FORMED_TOOLS
+from serve_app.schemas.responses.tools import CLIENT_BUILT_INS
 
 _ENVELOPE = frozenset(
     {"type", "id", "call_id", "status", "name", "namespace", "caller", "created_by", "max_output_length"}
@@ -31,10 +31,10 @@ def output_type(call_type: str) -> str:
 
 def external_call(item: Item) -> tuple[str, str]:
     """Return the name and the arguments, as JSON, of a call of a tool that does not run here."""
-    form = FORMED_TOOLS.get(item["type"])
-    shown = form.show_call(item) if form is not None else None
-    if form is not None and isinstance(shown, dict):
-        return form.called, orjson.dumps(shown).decode()
+    tool = CLIENT_BUILT_INS.get(item["type"])
+    shown = tool.show_call(item) if tool is not None else None
+    if tool is not None and isinstance(shown, dict):
+        return tool.called, orjson.dumps(shown).decode()
     name = called_name(item.get("namespace"), item.get("name") or item["type"].removesuffix("_call"))
     return name, readable_json(_said(item))
 

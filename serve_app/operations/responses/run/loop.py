@@ -83,7 +83,7 @@ class ResponseRun:
     def _use_tools(self) -> None:
         tools = self._tools
         self.state.use_tools(tools.names, tools.cite, lambda name: tools.follow(name) if self._calls.may_call else None)
-        self.state.use_functions(tools.client.in_namespaces, tools.client.forms)
+        self.state.use_functions(tools.client.in_namespaces, tools.client.built_ins)
 
     def stored_turn(self) -> StoredTurn:
         """Return the response as it is stored."""

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from serve_app.operations.responses.events.writer import Item
-from serve_app.schemas.responses.functions import ClientFunction, ClientRun, FormedTool, called_name
+from serve_app.schemas.responses.functions import ClientBuiltIn, ClientFunction, ClientTool, called_name
 from serve_app.schemas.responses.items import TOOL_SEARCH_OUTPUT
 from serve_app.schemas.responses.tools import Tool
 from serve_app.schemas.responses.updates import ADDITIONAL_TOOLS
@@ -46,7 +46,7 @@ def placed_tools(tools: Iterable[Tool] | None, items: Sequence[Item], own_from: 
 
 
 def _read_tools(item: Item) -> Iterator[tuple[int, Tool]]:
-    """Yield the tools of an item with their places; one that an earlier version stored may have a form of its own."""
+    """Yield the tools of an item with their places; one that an earlier version stored may not be valid now."""
     for place, tool in enumerate(_dicts(item.get("tools"))):
         with suppress(ValidationError):
             yield place, _TOOL.validate_python(tool)
@@ -80,7 +80,7 @@ class ClientFunctions:
         self._first: list[ClientFunction] = []
         self._loaded: dict[str, ClientFunction] = {}
         for one in placed:
-            if isinstance(one.tool, ClientRun):
+            if isinstance(one.tool, ClientTool):
                 self._add(one, one.tool.functions(one.at))
 
     def _add(self, placed: PlacedTool, functions: Iterable[ClientFunction]) -> None:
@@ -108,9 +108,9 @@ class ClientFunctions:
         return alone | {name: (one.namespace.name, one.tool.name) for name, one in self._all.items() if one.namespace}
 
     @property
-    def forms(self) -> dict[str, type[FormedTool]]:
-        """The tools whose calls are items of a type of their own, by their names for the model."""
-        return {name: one.form for name, one in self._all.items() if one.form}
+    def built_ins(self) -> dict[str, type[ClientBuiltIn]]:
+        """The built-in tools that the client runs, by their names for the model."""
+        return {name: one.built_in for name, one in self._all.items() if one.built_in}
 
     def load(self, names: Iterable[str]) -> None:
         """Show deferred functions to the model from now on."""

@@ -158,7 +158,7 @@ async def test_a_background_response_shows_the_same_items(world, responses):
     assert events[-1].response.output[0].id == call.id
 
 
-async def test_tools_of_fixed_forms_are_chosen_by_their_type(world):
+async def test_built_in_tools_of_the_client_are_chosen_by_their_type(world):
     script(world, said("Done."))
     await stream_of(world, {"input": "x", "tools": TOOLS, "tool_choice": {"type": "apply_patch"}})
     chosen = {"type": "function", "function": {"name": "apply_patch"}}
