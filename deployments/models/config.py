@@ -8,6 +8,7 @@ from pydantic import Field, WithJsonSchema, model_validator
 from deployments.config import Section
 from deployments.models.adapters import AdapterConfig, AdapterName
 from deployments.models.contract.engine import Adapter, ModelCard
+from deployments.models.fill_in_middle import FillInMiddle
 from deployments.models.price import PriceConfig
 from deployments.operations import MODEL_OPERATIONS, Operation, Task, operations_of
 
@@ -58,6 +59,8 @@ class ModelConfig(Section):
         reasoning_parser: vLLM's parser of reasoning.
         chat_template: a template in place of the model's own.
         has_images: whether prompts may contain images.
+        fill_in_middle: the tokens that mark the gap where a completion's `suffix` follows; without it, those of
+            Qwen-Coder, StarCoder, CodeLlama, DeepSeek and Codestral are found by themselves.
         dimensions: the sizes of vectors that clients may ask for.
         adapters: LoRA adapters by name; clients name one `ID:NAME`. `engine_kwargs` may set vLLM's `max_loras`,
             `max_cpu_loras` and `max_lora_rank`.
@@ -110,6 +113,7 @@ class ModelConfig(Section):
     reasoning_parser: str | None = None
     chat_template: str | None = None
     has_images: bool = False
+    fill_in_middle: FillInMiddle | None = None
     dimensions: tuple[int, ...] | None = None
     adapters: dict[AdapterName, AdapterConfig] = {}
     adapters_from: str | None = Field(default=None, min_length=1)

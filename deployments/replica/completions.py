@@ -15,7 +15,9 @@ from deployments.models.contract.engine import Usage, payer_of
 from deployments.models.contract.errors import EngineDied
 from deployments.models.contract.render import DONE, usage_to_wire
 from deployments.models.contract.steps import Written, pack_prompt, pack_step
+from deployments.models.fill_in_middle import FillInMiddle
 from deployments.replica.completion_clients import GatheringClient, SteppingClient
+from deployments.replica.fill_in_middle import GappedPrompts, find_markers, no_markers
 from deployments.replica.logprobs import has_end_token
 from deployments.replica.refusals import check_prompt_logprobs, refusal_of, refused
 from deployments.replica.runners import Adapters, RunnerContext, end_with, find_lora, model_named, summary_of
@@ -37,18 +39,27 @@ class CompletionRunner:
         preparing: Preparing,
         model_id: str,
         adapters: Adapters | None = None,
+        fill_in_middle: FillInMiddle | None = None,
     ) -> None:
         self._adapters = adapters
         self._schemas = schemas
         self._serving = copy(serving)
         self._serving.render_completion_request = self._render
         self._render_at_once = serving.render_completion_request
+        tokenizer = serving.renderer.tokenizer
+        markers = find_markers(tokenizer, fill_in_middle)
+        self._gapped = None if markers is None else GappedPrompts(tokenizer, serving.model_config, markers)
         self._preparing = preparing
         self._model_id = model_id
 
     async def _render(self, request: CompletionRequest) -> Any:
         async with self._preparing.turn(request.priority, payer_of(request.cache_salt)[0]):
-            rendered = await self._render_at_once(request)
+            if not request.suffix:
+                rendered = await self._render_at_once(request)
+            elif self._gapped is None:
+                raise no_markers(self._model_id)
+            else:
+                rendered = await self._gapped.render(request, self._render_at_once)
         if not isinstance(rendered, ErrorResponse):
             for engine_input in rendered:
                 check_prompt_logprobs(request.prompt_logprobs, len(engine_input.get("prompt_token_ids") or ()))
@@ -148,7 +159,14 @@ def create_runner(context: RunnerContext) -> CompletionRunner | None:
     serving = context.find_serving("completion")
     if serving is None:
         return None
-    return CompletionRunner(serving, context.start_compiler(), context.preparing, context.model_id, context.adapters)
+    return CompletionRunner(
+        serving,
+        context.start_compiler(),
+        context.preparing,
+        context.model_id,
+        context.adapters,
+        context.fill_in_middle,
+    )
 
 
 class _Stream:

@@ -56,7 +56,15 @@ class ReplicaEngine:
         prepare_short_at_once(client.renderer)
         keep_named_arguments(client.renderer)
         adapters = Adapters(client, model.id, {name: model.adapter_source(name) for name in model.adapters})
-        context = RunnerContext(model.id, client, self._find_serving, self._start_compiler, Preparing(notice), adapters)
+        context = RunnerContext(
+            model.id,
+            client,
+            self._find_serving,
+            self._start_compiler,
+            Preparing(notice),
+            adapters,
+            fill_in_middle=model.fill_in_middle,
+        )
         for operation in ENGINE_OPERATIONS:
             if (runner := create_runner(operation, context)) is not None:
                 self.runners[operation] = runner

@@ -25,7 +25,7 @@ from vllm.renderers.params import TokenizeParams
 CHARS_PER_TOKEN: Final = 64
 """How much text is read for each token of the context. English has four characters a token, and the longest runs of
 white space, which take the fewest tokens, rarely more than this."""
-_SHORT = 4096
+SHORT: Final = 4096
 """In characters: about a thousand tokens, which take a millisecond."""
 _PASSED_BY_VLLM: Final = frozenset(
     {
@@ -72,7 +72,7 @@ def _cutting(renderer: BaseRenderer[Any], tokenize: Callable[..., Any], least_an
 def prepare_short_at_once(renderer: BaseRenderer[Any]) -> None:
     """Make a renderer prepare short prompts in the event loop; vLLM allows several threads to use its tokenizer."""
     renderer._tokenize_prompt_async = _at_once(
-        renderer._tokenize_prompt, renderer._tokenize_prompt_async, lambda prompt, _: len(prompt["prompt"]) <= _SHORT
+        renderer._tokenize_prompt, renderer._tokenize_prompt_async, lambda prompt, _: len(prompt["prompt"]) <= SHORT
     )
     if type(renderer) is HfRenderer:  # Its subclasses have other kinds of templates.
         renderer._apply_chat_template_async = _at_once(
@@ -101,7 +101,7 @@ def _is_short(
             if "text" not in part:
                 return False
             num_characters += len(part["text"])
-    return num_characters <= _SHORT
+    return num_characters <= SHORT
 
 
 def keep_named_arguments(renderer: BaseRenderer[Any]) -> None:

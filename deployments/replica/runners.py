@@ -18,6 +18,7 @@ from deployments.channel.server import Reply, Runner
 from deployments.models.adapters import fetch_adapter
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.errors import EngineError, RequestRejected
+from deployments.models.fill_in_middle import FillInMiddle
 from deployments.operations import Operation
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
@@ -68,7 +69,8 @@ class RunnerContext:
     """What a runner is created with.
 
     `find_serving` returns vLLM's own serving class by its short name, such as "chat"; None if the model has none.
-    `client` is vLLM's engine. `start_compiler` starts the compiler that tries JSON schemas.
+    `client` is vLLM's engine. `start_compiler` starts the compiler that tries JSON schemas. `fill_in_middle` is the
+    model's setting of that name.
     """
 
     model_id: str
@@ -77,6 +79,7 @@ class RunnerContext:
     start_compiler: Callable[[], SchemaCompiler]
     preparing: Preparing
     adapters: Adapters | None = None
+    fill_in_middle: FillInMiddle | None = None
 
 
 def summary_of(usage: Usage, finish_reasons: list[str] | None = None, queued_s: float | None = None) -> dict[str, Any]:

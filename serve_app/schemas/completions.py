@@ -21,8 +21,9 @@ from serve_app.schemas.base import (
     TopP,
     User,
     check_stream_options,
+    estimate_tokens,
+    only_when,
     refusal,
-    unsupported,
 )
 from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, GenerationOptions
 from serve_app.schemas.inputs import Input, count_inputs, count_tokens, texts_in
@@ -33,7 +34,7 @@ AFFINITY_CHARS = 1024
 MAX_CHOICES = 128
 DEFAULT_MAX_TOKENS = 16
 
-_DROPPED = frozenset({"best_of", "suffix", "user", *NOT_FOR_THE_ENGINE, *REFUSED_IN_COMPLETIONS})
+_DROPPED = frozenset({"best_of", "user", *NOT_FOR_THE_ENGINE, *REFUSED_IN_COMPLETIONS})
 
 
 class CompletionRequest(GenerationOptions):
@@ -48,11 +49,13 @@ class CompletionRequest(GenerationOptions):
         frequency_penalty: above 0, tokens become less likely the more often they have appeared.
         logprobs: returns the log probabilities of this number of most likely tokens at each place.
         echo: the text begins with the prompt.
-        suffix: not supported; only an empty string is accepted.
+        suffix: the text after the gap that the model fills, with a model that was trained for it, as many for code are.
         response_format: the form that the text must have: text, any JSON object, or JSON that fits a schema.
     """
 
     example: ClassVar[dict[str, Any]] = {"model": "manta/demo-chat", "prompt": "Once upon a time", "max_tokens": 16}
+
+    prompt_field: ClassVar[str] = "prompt"
 
     model: ModelId
     prompt: Input
@@ -80,7 +83,7 @@ class CompletionRequest(GenerationOptions):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.suffix:
-            raise unsupported("suffix")
+            self._check_beside_suffix()
         if self.best_of not in (None, 1, self.n):
             raise refusal(
                 "unsupported_value",
@@ -106,6 +109,18 @@ class CompletionRequest(GenerationOptions):
             )
         return self
 
+    def _check_beside_suffix(self) -> None:
+        if not texts_in(self.prompt):
+            raise refusal(
+                "invalid_type",
+                "Invalid type for '{param}': expected a string, or an array of strings, beside 'suffix'.",
+                "prompt",
+            )
+        if self.truncate_prompt_tokens is not None:
+            raise only_when("'suffix' is left out", "truncate_prompt_tokens")
+        if self.echo and self.logprobs is not None:
+            raise only_when("'suffix' or 'logprobs' is left out", "echo")
+
     @property
     def num_choices(self) -> int:
         """How many completions are asked for, those of all prompts together."""
@@ -122,11 +137,12 @@ class CompletionRequest(GenerationOptions):
 
     def prompt_estimate_tokens(self) -> int:
         """Return about how many tokens the prompts have; exact where they are given as tokens."""
-        return count_tokens(self.prompt)
+        suffix_tokens = estimate_tokens([self.suffix]) if self.suffix else 0
+        return count_tokens(self.prompt) + count_inputs(self.prompt) * suffix_tokens
 
     def prompt_texts(self) -> list[str]:
-        """Return the texts that the model is asked to continue."""
-        return texts_in(self.prompt)
+        """Return the texts that the model is asked to continue, and the one that follows."""
+        return texts_in(self.prompt) + ([self.suffix] if self.suffix else [])
 
     def affinity_prefix(self) -> str:
         """Return the session, or the beginning of the first prompt, at most 1,024 characters; only to be hashed."""
@@ -150,6 +166,7 @@ class CompletionRequest(GenerationOptions):
             is_greedy_choice
             or has_obfuscation
             or self.top_p == 0
+            or self.suffix == ""
             or self.form_needs_translation
             or not given.isdisjoint(_DROPPED)
             or any(getattr(self, name) is None for name in given)
@@ -158,6 +175,8 @@ class CompletionRequest(GenerationOptions):
         body = {key: value for key, value in orjson.loads(raw).items() if value is not None and key not in _DROPPED}
         if is_greedy_choice:
             body["temperature"] = SMALLEST_TEMPERATURE
+        if self.suffix == "":
+            del body["suffix"]
         if self.top_p == 0:
             body["top_p"] = SMALLEST_TOP_P
         rewrite_form(body)

@@ -40,7 +40,7 @@ def accepts(build, *args, **fields):
         ("echo", [True, False, None], ["x"]),
         ("logprobs", [0, 5, None], [-1, 6, True]),
         ("max_tokens", [1, None], [0, -1]),
-        ("suffix", ["", None], ["x"]),
+        ("suffix", ["", None, "x"], [1, ["x"]]),
         ("stop", ["a", ["a"] * 4], [["a"] * 5]),
         ("temperature", [0, 2], [2.1]),
         ("stream_options", [None], [{}]),
@@ -91,6 +91,16 @@ def test_completion_tells_its_size(prompt, num_choices, tokens, prefix, texts):
     assert not body.is_stream
 
 
+def test_a_suffix_is_text_that_counts_for_each_prompt():
+    body = completion(prompt=["a", "b"], suffix="x" * 400)
+    assert body.prompt_estimate_tokens() == completion(prompt=["a", "b"]).prompt_estimate_tokens() + 2 * 101
+    assert body.prompt_texts() == ["a", "b", "x" * 400]
+    for beside in ({"prompt": [1]}, {"prompt": [[1]]}, {"truncate_prompt_tokens": 4}, {"echo": True, "logprobs": 1}):
+        assert not accepts(completion, suffix="x", **beside)
+        assert accepts(completion, suffix="", **beside)
+    assert accepts(completion, suffix="x", echo=True)
+
+
 def test_completion_is_sixteen_tokens_long_by_default():
     assert completion().max_tokens_bound() == completion(max_tokens=None).max_tokens_bound() == 16
     assert completion(max_tokens=5).max_tokens_bound() == 5
@@ -101,6 +111,9 @@ def test_completion_is_sixteen_tokens_long_by_default():
     [
         ({"temperature": 0, "max_tokens": 5}, None),
         ({"user": "u", "suffix": None, "best_of": 1, "stop": None}, {}),
+        ({"suffix": ""}, {}),
+        ({"suffix": "x"}, None),
+        ({"suffix": "x", "user": "u"}, {"suffix": "x"}),
         ({"top_p": 0}, {"top_p": 1e-6}),
         ({"temperature": 0, "n": 2}, {"temperature": 0.01, "n": 2}),
         (
