@@ -37,6 +37,7 @@ from serve_app.routes import (
     organization_keys,
     responses,
     responses_socket,
+    stored_chats,
     uploads,
     usage,
     vector_store_files,
@@ -62,6 +63,8 @@ _USAGE = "/v1/organization/usage"
 _FILES = "/v1/files"
 _UPLOADS = "/v1/uploads"
 _BATCHES = "/v1/batches"
+_CHATS = "/v1/chat/completions"
+_CHAT = _CHATS + "/{completion_id}"
 _RESPONSE = "/v1/responses/{response_id}"
 _CONVERSATION = "/v1/conversations/{conversation_id}"
 _CONTAINER = "/v1/containers/{container_id}"
@@ -77,6 +80,11 @@ _OPERATIONS = [
 
 ROUTES = [
     *_OPERATIONS,
+    Route(_CHATS, stored_chats.list_chat_completions),
+    Route(_CHAT, stored_chats.retrieve_chat_completion),
+    Route(_CHAT, stored_chats.update_chat_completion, methods=["POST"]),
+    Route(_CHAT, stored_chats.delete_chat_completion, methods=["DELETE"]),
+    Route(_CHAT + "/messages", stored_chats.list_chat_messages),
     Route("/v1/messages", messages.create_message, methods=["POST"]),
     Route("/v1/messages/count_tokens", messages.count_message_tokens, methods=["POST"]),
     Route("/v1/moderations", generation.create_endpoint(ModerationOperation), methods=["POST"]),

@@ -22,6 +22,7 @@ from deployments.state.ingress_replicas import IngressRegister
 from deployments.state.objects.copies import Copier
 from deployments.state.objects.pair import PairedStore
 from deployments.state.objects.store import StoreUnavailable, delete_orphans
+from deployments.state.responses.chats import ChatStore
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
 from deployments.state.uploads.store import UploadStore
@@ -125,6 +126,7 @@ def create_chores(
         Chore("Deleting expired files", every.expired_s, files.sweep),
         Chore("Deleting uploads that have ended", every.expired_s, uploads.sweep),
         Chore("Deleting expired responses", every.expired_s, ResponseStore(database, vault, past).sweep),
+        Chore("Deleting expired chat completions", every.expired_s, ChatStore(database, vault, past).sweep),
         Chore("Deleting expired conversations", every.expired_s, ConversationStore(database, vault, past).sweep),
         Chore("Deleting expired containers", every.expired_s, ContainerStore(database, vault, past).sweep),
         Chore("Ending expired vector stores", every.expired_s, VectorStores(database, vault, past).sweep),

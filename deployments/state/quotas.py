@@ -1,6 +1,6 @@
-"""What an account may store: a number of objects, and bytes of items, the content of responses and conversations.
+"""What an account may store: a number of objects, and bytes of items.
 
-`files.store` counts the bytes of its files.
+Items are the content of responses, stored chats and conversations. `files.store` counts the bytes of its files.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
 from deployments.state.database.tables.content import files, uploads, vector_stores
-from deployments.state.database.tables.responses import conversation_items, conversations, responses
+from deployments.state.database.tables.responses import chat_completions, conversation_items, conversations, responses
 from deployments.state.disk import DiskReserve
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
@@ -156,12 +156,14 @@ class ItemQuota:
 
 
 def _sizes(account: str) -> list[Select[tuple[int]]]:
-    """Return the queries for the bytes of an account's responses and conversations."""
+    """Return the queries for the bytes of an account's responses, stored chats and conversations."""
     # The database reads the length of a content from the head of its row, not from the content.
     of_response = func.length(responses.c.sealed_items) + func.length(responses.c.sealed_response) + ROW_BYTES
+    of_chat = func.length(chat_completions.c.sealed_completion) + func.length(chat_completions.c.sealed_messages)
     of_item = func.length(conversation_items.c.sealed_item) + ROW_BYTES
     return [
         select(func.sum(of_response)).where(responses.c.account == account),
+        select(func.sum(of_chat + ROW_BYTES)).where(chat_completions.c.account == account),
         select(func.sum(of_item))
         .join(conversations, conversations.c.conversation_id == conversation_items.c.conversation_id)
         .where(conversations.c.account == account),

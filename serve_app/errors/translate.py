@@ -30,8 +30,8 @@ _TOO_MANY = (
     "You have {} files, uploads, vector stores and conversations, which is the limit. Delete those you no longer need."
 )
 _TOO_MANY_ITEMS = (
-    "Your responses and conversations have reached their storage limit. Delete those you no longer need, or send "
-    "'store': false."
+    "Your responses, chat completions and conversations have reached their storage limit. Delete those you no longer "
+    "need, or send 'store': false."
 )
 
 

@@ -1,18 +1,30 @@
 """The operation behind /v1/chat/completions. Responses are built from its events (`run_as_events`)."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, ModelCard, ServiceTier
+from deployments.models.contract.engine import (
+    Engine,
+    EngineRequest,
+    EngineStream,
+    ModelCard,
+    ModelDirectory,
+    ServiceTier,
+)
 from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer, parse_events
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import BadRequest
+from serve_app.operations.contract import Outcome
 from serve_app.operations.generation import GenerationOperation
-from serve_app.operations.routing import unsupported_parameter
+from serve_app.operations.routing import CacheSalt, unsupported_parameter
 from serve_app.operations.safety.policy import SafetyPolicy
 from serve_app.operations.service_tiers import in_tier
 from serve_app.schemas.chat import ChatRequest
+
+KeepChat = Callable[[EngineStream, ChatRequest, bytes, Principal, str], EngineStream]
+"""Returns a stream that is kept, from the answer to a body, its bytes, who asked, and the request's id."""
 
 
 class ChatOperation(GenerationOperation[ChatRequest]):
@@ -29,6 +41,32 @@ class ChatOperation(GenerationOperation[ChatRequest]):
     _whole = ChatBody
     _chunks = ChatChunks
     _parse = staticmethod(parse_events)
+
+    def __init__(
+        self,
+        directory: ModelDirectory,
+        salt: CacheSalt,
+        policies: Mapping[str, SafetyPolicy] | None = None,
+        keep: KeepChat | None = None,
+    ) -> None:
+        super().__init__(directory, salt, policies)
+        self._keep = keep
+
+    def run(
+        self,
+        body: ChatRequest,
+        raw: bytes,
+        principal: Principal,
+        *,
+        request_id: str,
+        priority: int = 0,
+        service_tier: ServiceTier = "default",
+    ) -> Outcome:
+        """Return the answer to a body, which is kept with `store`; nothing has begun. Raises as the base class does."""
+        outcome = super().run(body, raw, principal, request_id=request_id, priority=priority, service_tier=service_tier)
+        if not body.store or self._keep is None:
+            return outcome
+        return replace(outcome, stream=self._keep(outcome.stream, body, raw, principal, request_id))
 
     def run_as_events(
         self,

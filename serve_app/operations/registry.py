@@ -38,6 +38,7 @@ from serve_app.operations.responses.tools.contract import BuiltIn, BuiltIns, Too
 from serve_app.operations.routing import CacheSalt, cache_salts
 from serve_app.operations.safety.moderation import ModerationConfig, Moderator
 from serve_app.operations.safety.policy import SafetyConfig, SafetyPolicy, create_policies
+from serve_app.operations.stored_chats import ChatKeeper
 from serve_app.operations.tokenize import TokenizeOperation
 from serve_app.operations.vector_stores.search import FileSearch
 from serve_app.operations.vector_stores.tool import FileSearchBuiltIn
@@ -99,14 +100,14 @@ def create_operations(
 ) -> Operations:
     """Return the operations over a model directory; `policies` are by model id.
 
-    Without a `storage` there are no responses. `built_ins` are the service's own tools. Without `moderation` every
-    moderation is refused.
+    Without a `storage` there are no responses, and chats are not stored. `built_ins` are the service's own tools.
+    Without `moderation` every moderation is refused.
     """
     by_name = {name: find_engine_operation(name)(directory, salt, policies) for name in ENGINE_OPERATIONS}
     moderator = None if moderation is None else Moderator(moderation, directory)
     by_name[Operation.MODERATIONS] = ModerationOperation(moderator, salt)
     if storage is not None:
-        chat = cast(ChatOperation, by_name[Operation.CHAT])
+        by_name[Operation.CHAT] = chat = ChatOperation(directory, salt, policies, ChatKeeper(storage).keep)
         preparation = Preparation(directory, storage, built_ins)
         by_name[Operation.RESPONSES] = ResponseOperation(chat, preparation, storage, patience.response_begins_s)
     return Operations(by_name, ignored_by(clients or ClientsConfig(), built_ins or ()))

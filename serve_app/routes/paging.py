@@ -34,7 +34,8 @@ class Page(TypedDict, Generic[Item]):
 def parse_query(request: Request, schema: type[Query]) -> Query:
     """Return the query of a request; parameters that the schema does not know are ignored.
 
-    A list is a repeated parameter, with or without "[]" after its name, or has commas between its values.
+    A list is a repeated parameter, with or without "[]" after its name, or has commas between its values. An object is
+    a parameter for each of its keys, written `name[key]`.
 
     Raises:
         BadRequest: a parameter is of a wrong type or out of range.
@@ -47,6 +48,11 @@ def parse_query(request: Request, schema: type[Query]) -> Query:
             texts = [*request.query_params.getlist(name), *request.query_params.getlist(f"{name}[]")]
             if texts:
                 value[name] = [part for text in texts for part in text.split(",")]
+            continue
+        if dict in kinds:
+            pairs = {key: text for key, text in request.query_params.items() if key.startswith(f"{name}[")}
+            if pairs:
+                value[name] = {key[len(name) + 1 :].removesuffix("]"): text for key, text in pairs.items()}
             continue
         text = request.query_params.get(name)
         if text is None:

@@ -79,7 +79,8 @@ class ChatRequest(ChatOptions):
         parallel_tool_calls: whether one answer may contain several calls.
         functions: the older name of `tools`.
         function_call: the older name of `tool_choice`.
-        store: accepted for compatibility; chat completions are not stored.
+        store: keeps the chat completion, which can then be listed and retrieved, unless the key's retention policy
+            forbids it.
         prediction: accepted for compatibility; has no effect.
         verbosity: accepted for compatibility; has no effect.
         modalities: the kinds of output. Only `text` is supported.

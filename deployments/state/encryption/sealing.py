@@ -80,7 +80,12 @@ class AccountKey:
     """The key that wraps the data keys of one account's objects."""
 
     def __init__(self, key: bytes) -> None:
+        self._key = key
         self._cipher = AESGCM(key)
+
+    def digest(self, content: bytes, label: bytes) -> bytes:
+        """Return a digest by which content can be found: equal for equal content under one label, of this account."""
+        return hmac.digest(self._key, b"digest\0" + label + b"\0" + content, "sha256")
 
     def new_object(self, object_id: str) -> tuple[DataKey, bytes]:
         """Return a new data key and its wrapped form, which must be stored where deleting the object deletes it."""

@@ -1,4 +1,4 @@
-"""The stores of responses and conversations, the lifetimes of objects, and the stored form of items."""
+"""The stores of responses, conversations and chats, the lifetimes of objects, and the stored form of items."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -11,6 +11,7 @@ from deployments.state.files.store import FileStore
 from deployments.state.identity.principal import Principal
 from deployments.state.quotas import ItemQuota
 from deployments.state.responses.background import BackgroundStore
+from deployments.state.responses.chats import ChatStore
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
 from serve_app.operations.responses.events.writer import Item, new_id
@@ -24,11 +25,12 @@ STORED_S = 30 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The stores of responses and conversations, and of the files that they refer to."""
+    """The stores of responses, conversations and chats, and of the files that they refer to."""
 
     responses: ResponseStore
     background: BackgroundStore
     conversations: ConversationStore
+    chats: ChatStore
     sealer: SealedTokens
     files: FileStore
     item_quota: ItemQuota
@@ -52,6 +54,7 @@ def storage_in(database: Database, files: FileStore, item_quota: ItemQuota | Non
         ResponseStore(database, vault),
         BackgroundStore(database, vault, region=region),
         ConversationStore(database, vault),
+        ChatStore(database, vault),
         SealedTokens(vault),
         files,
         item_quota or ItemQuota(database),

@@ -16,6 +16,7 @@ from deployments.state.identity.tiers import Tiers
 from deployments.state.quotas import ItemQuota
 from deployments.state.responses import background
 from deployments.state.responses.background import BackgroundStore
+from deployments.state.responses.chats import ChatStore
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore, open_turn
 from deployments.state.responses.values import StoredTurn
@@ -35,7 +36,7 @@ class StoredResponses:
         """Return new stores over the database."""
         place = (self.database, self._vault, self._clock)
         item_quota = ItemQuota(self.database, tiers, disk, self._clock)
-        stores = ResponseStore(*place), BackgroundStore(*place), ConversationStore(*place)
+        stores = ResponseStore(*place), BackgroundStore(*place), ConversationStore(*place), ChatStore(*place)
         return Storage(*stores, SealedTokens(self._vault), files, item_quota, self._clock)
 
     def _read(self, query: str, *values: str) -> Any:

@@ -1,4 +1,4 @@
-"""The tables of responses, conversations and webhooks.
+"""The tables of responses, chat completions, conversations and webhooks.
 
 Content is small enough for the rows; deleting a row deletes its wrapped key.
 """
@@ -61,6 +61,33 @@ response_events = Table(
     Column("last", Integer, nullable=False),
     Column("sealed_events", LargeBinary, nullable=False),
     Column("sealed_journal", LargeBinary),  # Until the response has ended.
+)
+
+
+# A chat completion that was asked to be stored.
+chat_completions = Table(
+    "chat_completions",
+    metadata,
+    Column("completion_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("model", String(256), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False, index=True),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_completion", LargeBinary, nullable=False),
+    Column("sealed_messages", LargeBinary, nullable=False),
+    Column("sealed_metadata", LargeBinary, nullable=False),
+    Index("ix_chat_completions_account", "account", "created_at", "completion_id"),
+)
+
+
+# The pairs of their metadata, as digests under the account's key: lists are narrowed by them.
+chat_completion_pairs = Table(
+    "chat_completion_pairs",
+    metadata,
+    Column("completion_id", String(64), primary_key=True),
+    Column("digest", LargeBinary, primary_key=True),
+    Index("ix_chat_completion_pairs_digest", "digest"),
 )
 
 

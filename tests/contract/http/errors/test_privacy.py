@@ -103,6 +103,12 @@ async def use_stored(http, world):
             await http.get(f"/v1/responses/{made}{path}")
         await http.post(f"/v1/responses/{made}/cancel")
         await http.delete(f"/v1/responses/{made}")
+    for stream in (False, True):
+        await http.post("/v1/chat/completions", json={**CHAT, "store": True, "stream": stream})
+    for chat in (await http.get("/v1/chat/completions")).json()["data"]:
+        await http.post(f"/v1/chat/completions/{chat['id']}", json={"metadata": {CANARY: CANARY}})
+        await http.get(f"/v1/chat/completions/{chat['id']}/messages?after={CANARY}")
+    await http.get(f"/v1/chat/completions?metadata[{CANARY}]={CANARY}&after={CANARY}")
     talk = {"items": [{"role": "user", "content": CANARY}], "metadata": {CANARY: CANARY}}
     made = (await http.post("/v1/conversations", json=talk)).json()["id"]
     await http.post(f"/v1/conversations/{made}/items", json={"items": [{"role": CANARY, "content": CANARY}]})

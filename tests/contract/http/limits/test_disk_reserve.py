@@ -9,6 +9,7 @@ from deployments.state.disk import DiskReserve
 from tests.contract.http.answers import MODEL
 
 MIB = 1024 * 1024
+MESSAGES = [{"role": "user", "content": "Hi"}]
 FILE = {"files": {"file": ("a.txt", b"x")}, "data": {"purpose": "user_data"}}
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="Only root mounts a disk.")
@@ -41,14 +42,14 @@ async def test_below_the_reserve_clients_store_nothing_and_all_else_goes_on(worl
             await http.post(f"/v1/conversations/{talk}/items", json={"items": [{"role": "user", "content": "Hi"}]}),
             await http.post("/v1/vector_stores", json={}),
             await http.post("/v1/responses", json={"model": MODEL, "input": "Hi"}),
+            await http.post("/v1/chat/completions", json={"model": MODEL, "messages": MESSAGES, "store": True}),
         ]
         assert {(answer.status_code, answer.json()["error"]["code"]) for answer in refused} == {
             (507, "insufficient_storage")
         }
         assert "almost full" in refused[0].json()["error"]["message"]
-        messages = [{"role": "user", "content": "Hi"}]
         done = [
-            await http.post("/v1/chat/completions", json={"model": MODEL, "messages": messages}),
+            await http.post("/v1/chat/completions", json={"model": MODEL, "messages": MESSAGES}),
             await http.post("/v1/responses", json={"model": MODEL, "input": "Hi", "store": False}),
             await http.get(f"/v1/files/{file}/content"),
             await http.get(f"/v1/conversations/{talk}/items"),

@@ -122,7 +122,9 @@ async def test_items_and_responses_share_the_bytes_of_the_tier(world):
         long = {"model": MODEL, "input": "x " * 8 * KIB}
         assert is_refused(await http.post("/v1/responses", json=long))
         assert not is_refused(await http.post("/v1/responses", json={**long, "store": False}))
-        assert not is_refused(await http.post("/v1/chat/completions", json={"model": MODEL, "messages": [said]}))
+        chat = {"model": MODEL, "messages": [said]}
+        assert not is_refused(await http.post("/v1/chat/completions", json=chat))
+        assert is_refused(await http.post("/v1/chat/completions", json={**chat, "store": True}))
         assert not is_refused(await http.delete(f"/v1/conversations/{talk}"))
         world.clock.advance(2)
         assert not is_refused(await http.post("/v1/responses", json=response))

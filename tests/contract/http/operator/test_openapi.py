@@ -183,6 +183,14 @@ async def test_models(call):
     await call("GET", "/v1/models")
     await call("GET", f"/v1/models/{MODEL}")
     await call("GET", "/v1/models/none", 404)
+    stored = f"/v1/chat/completions/{(await call('POST', '/v1/chat/completions', json={**chat, 'store': True}))['id']}"
+    await call("GET", "/v1/chat/completions?metadata[a]=b")
+    await call("GET", "/v1/chat/completions")
+    await call("GET", f"{stored}/messages")
+    await call("POST", stored, json={"metadata": {}})
+    await call("GET", stored)
+    await call("DELETE", stored)
+    await call("GET", stored, 404)
     call.has_had_every_answer(*MODELS)
 
 

@@ -1,0 +1,190 @@
+"""Stores chat completions that ask for it, before the client sees that they have ended."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from deployments.models.contract.engine import EngineStream, Usage
+from deployments.models.contract.events import (
+    Event,
+    Finished,
+    Logprobs,
+    ReasoningDelta,
+    TextDelta,
+    TokenIds,
+    ToolArgumentsDelta,
+    ToolCallStart,
+)
+from deployments.models.contract.render import ChatBody
+from deployments.state.identity.principal import Principal
+from deployments.state.responses.chats import StoredChat
+from deployments.steps import STORAGE, step
+from serve_app.errors.capacity import StoresAway
+from serve_app.operations.contract import GeneratedStream
+from serve_app.operations.responses.storage import Storage
+from serve_app.schemas.chat import ChatRequest
+from serve_app.telemetry.log import log_bug
+
+_NOT_STORED = "The chat completion was generated, but could not be stored. Please retry your request."
+_SHOWN: Final = (
+    "frequency_penalty",
+    "presence_penalty",
+    "response_format",
+    "seed",
+    "temperature",
+    "tool_choice",
+    "tools",
+    "top_p",
+)
+"""Fields of a request that a stored chat completion shows, where the request had them."""
+_OF_CHUNKS: Final = frozenset(
+    {"id", "object", "created", "model", "service_tier", "system_fingerprint", "choices", "usage"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What a stored chat completion is stored with: its request, and until when. `raw` is what `body` came from."""
+
+    body: ChatRequest
+    raw: bytes
+    principal: Principal
+    request_id: str
+    expires_at: float
+
+
+class ChatKeeper:
+    """Keeps chats in a storage."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def keep(
+        self, stream: EngineStream, body: ChatRequest, raw: bytes, principal: Principal, request_id: str
+    ) -> EngineStream:
+        """Return an answer that is stored; the answer itself if the key stores nothing."""
+        expires_at = self._storage.expires_at(principal)
+        if expires_at is None:
+            return stream
+        return KeptStream(stream, Keeping(body, raw, principal, request_id, expires_at), self._storage)
+
+
+class KeptStream(GeneratedStream):
+    """The answer to a chat, which is stored before its end is passed on.
+
+    Raises:
+        TooManyItems, ReserveReached: there is no room to store it; before the first piece.
+        StoresAway: it could not be stored.
+    """
+
+    def __init__(self, stream: EngineStream, keeping: Keeping, storage: Storage) -> None:
+        super().__init__()
+        self.summary = stream.summary
+        self._stream = stream
+        self._keeping = keeping
+        self._storage = storage
+        self._answer: list[bytes] = []
+
+    async def _generate(self) -> AsyncGenerator[bytes]:
+        # It is stored after its answer, even if the room ends meanwhile.
+        await self._storage.item_quota.check(self._keeping.principal, len(self._keeping.raw))
+        end: list[bytes] = []
+        try:
+            async for piece in self._stream:
+                self._answer.append(piece)
+                if self._stream.summary.usage is None:
+                    yield piece
+                else:
+                    end.append(piece)
+        finally:
+            self.summary = self._stream.summary
+        with step(STORAGE):
+            await self._keep()
+        for piece in end:
+            yield piece
+
+    async def _keep(self) -> None:
+        keeping = self._keeping
+        try:
+            chat = stored_chat(keeping, b"".join(self._answer), self.summary.usage or Usage())
+            await self._storage.chats.save(keeping.principal.account, chat, expires_at=keeping.expires_at)
+        except Exception as error:
+            log_bug(keeping.request_id, error)
+            raise StoresAway(_NOT_STORED) from None
+
+    async def aclose(self) -> None:
+        """Abort the generation if it still runs; nothing is stored then."""
+        await super().aclose()
+        await self._stream.aclose()
+        self.summary = self._stream.summary
+
+
+def stored_chat(keeping: Keeping, answer: bytes, usage: Usage) -> StoredChat:
+    """Return what is stored of a chat with an answer, which is its whole body or its stream of server-sent events."""
+    body, request = keeping.body, orjson.loads(keeping.raw)
+    completion = _gathered(answer, usage, body) if body.is_stream else orjson.loads(answer)
+    shown = {name: request[name] for name in _SHOWN if request.get(name) is not None}
+    completion = {**shown, **completion, "request_id": keeping.request_id, "input_user": body.user}
+    messages = [_message(f"{completion['id']}-{number}", message) for number, message in enumerate(request["messages"])]
+    return StoredChat(completion, body.metadata or {}, messages)
+
+
+def _message(message_id: str, message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message of a request with an id; of one in parts, `content` is its text."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else None
+    if parts is not None:
+        content = "".join(part["text"] for part in parts if part.get("type") == "text") or None
+    return {"name": None, "refusal": None, **message, "id": message_id, "content": content, "content_parts": parts}
+
+
+def _gathered(answer: bytes, usage: Usage, body: ChatRequest) -> dict[str, Any]:
+    """Return the whole completion that a stream is the pieces of."""
+    lines = (line.removeprefix(b"data: ") for line in answer.split(b"\n") if line.startswith(b"data: {"))
+    chunks = [orjson.loads(line) for line in lines]
+    head = chunks[0]
+    shown: dict[str, Any] = {}
+    for chunk in chunks:
+        shown |= {name: value for name, value in chunk.items() if name not in _OF_CHUNKS}
+    whole = ChatBody(
+        head["id"],
+        head["model"],
+        head["created"],
+        fingerprint=head.get("system_fingerprint"),
+        service_tier=head.get("service_tier") or "default",
+        shown=shown,
+        has_functions=body.functions is not None,
+    )
+    for chunk in chunks:
+        for choice in chunk["choices"]:
+            whole.events(_events_of(choice))
+    completion: dict[str, Any] = orjson.loads(whole.finish(usage))
+    return completion
+
+
+def _events_of(choice: dict[str, Any]) -> list[Event]:
+    """Return the events that a choice of a chunk was rendered from."""
+    index, delta = choice["index"], choice["delta"]
+    events: list[Event] = []
+    if delta.get("reasoning"):
+        events.append(ReasoningDelta("reasoning", index, delta["reasoning"]))
+    if delta.get("content"):
+        events.append(TextDelta("text", index, delta["content"]))
+    calls = delta.get("tool_calls") or []
+    if "function_call" in delta:
+        calls = [{"index": 0, "function": delta["function_call"]}]
+    for call in calls:
+        number, function = call["index"], call["function"]
+        if "name" in function:
+            events.append(ToolCallStart("tool_call", index, number, call.get("id", ""), function["name"]))
+        if function.get("arguments"):
+            events.append(ToolArgumentsDelta("tool_arguments", index, number, function["arguments"]))
+    if choice.get("logprobs"):
+        events.append(Logprobs("logprobs", index, choice["logprobs"]["content"]))
+    if choice.get("token_ids"):
+        events.append(TokenIds("token_ids", index, choice["token_ids"]))
+    if choice.get("finish_reason"):
+        events.append(Finished("finished", index, choice["finish_reason"]))
+    return events
