@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from serve_app.cli import batch, config, database, doctor, front, keys, regions, usage
+from serve_app.cli import batch, config, database, doctor, front, keys, models, regions, usage
 from serve_app.cli.output import Commands
 from serve_app.cli.supervise import serve
 
@@ -48,6 +48,7 @@ main.command("serve")(serve.serve)
 main.command("front")(front.front)
 main.command("doctor")(doctor.doctor)
 main.add_typer(config.app, name="config")
+main.command("models")(models.show_models)
 main.add_typer(keys.app, name="keys")
 main.add_typer(batch.app, name="batch")
 main.add_typer(regions.app, name="regions")

@@ -1,9 +1,11 @@
 """GET /v1/models and /v1/models/{id}: the models that the key may use."""
 
+import hashlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal
 
+import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -12,9 +14,12 @@ from deployments.models.contract.engine import ModelCard
 from serve_app.errors.api import ModelNotFound
 from serve_app.operations.scopes import may_see
 from serve_app.routes.endpoint import answers, caller, json_response, services_of
+from serve_app.schemas.codex import codex_catalogue
 
 _FOR_ANTHROPIC = "anthropic-version"
 """The header of clients that read Anthropic's format."""
+_FOR_CODEX = "client_version"
+"""The parameter by which Codex asks for its catalogue."""
 
 
 class Model(TypedDict):
@@ -53,7 +58,6 @@ class ModelList(TypedDict):
 
 def model_to_wire(card: ModelCard) -> Model:
     """Return a model for a client."""
-    can = {"tools": card.has_tools, "reasoning": card.has_reasoning, "images": card.has_images}
     return {
         "id": card.id,
         "object": "model",
@@ -61,7 +65,7 @@ def model_to_wire(card: ModelCard) -> Model:
         "owned_by": card.owned_by,
         "max_model_len": card.max_model_len,
         "context_length": card.max_model_len,
-        "capabilities": [name for name, has in can.items() if has],
+        "capabilities": [name for name, has in card.abilities.items() if has],
     }
 
 
@@ -86,15 +90,26 @@ def models_to_wire(cards: Iterable[ModelCard]) -> ModelList:
 async def list_models(request: Request) -> Response:
     """List models.
 
-    Returns every model that the key may use.
+    Returns every model that the key may use. With `client_version`, which Codex sends, it is Codex's catalogue of them.
     """
     principal = await caller(request)
     cards = [card for card in services_of(request).directory.cards() if may_see(principal, card)]
+    if _FOR_CODEX in request.query_params:
+        return _unless_known(request, orjson.dumps(codex_catalogue(cards)))
     if _FOR_ANTHROPIC in request.headers:
         models = [model_to_anthropic(card) for card in cards]
         ends = {"first_id": models[0]["id"], "last_id": models[-1]["id"]} if models else {}
         return json_response({"data": models, "has_more": False, "first_id": None, "last_id": None, **ends})
     return json_response(models_to_wire(cards))
+
+
+def _unless_known(request: Request, body: bytes) -> Response:
+    """Return a JSON body with its ETag, or only that it has not changed since the client read it."""
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {"etag": tag, "cache-control": "private, no-cache"}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
 
 
 @answers(Model)

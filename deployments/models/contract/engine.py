@@ -48,6 +48,11 @@ class ModelCard:
     aliases: tuple[str, ...] = ()
     description: str = ""
 
+    @property
+    def abilities(self) -> dict[str, bool]:
+        """What not every model can, by the name that clients read."""
+        return {"tools": self.has_tools, "reasoning": self.has_reasoning, "images": self.has_images}
+
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:

@@ -9,10 +9,13 @@ from typing import Any
 import orjson
 import pytest
 
+from deployments.operations import operations_of
+from serve_app.schemas.codex import codex_catalogue
 from tests.contract.http.answers import MODEL, SECRET, said
 from tests.contract.http.conftest import serve
 from tests.contract.http.node import agents
 from tests.contract.http.response_calls import calling, messages, script
+from tests.twins.engine import model_card
 from tests.twins.mcp_server import run_mcp_server
 
 __all__ = ["agents"]
@@ -49,12 +52,14 @@ async def run_agent(command: Sequence[str | Path], place: Path, **environment: s
     return [orjson.loads(line) for line in output.splitlines() if line.startswith(b"{")]
 
 
-async def run_codex(programs: Path, place: Path, address: str, *, sockets: bool = False, more: str = "") -> str:
+async def run_codex(
+    programs: Path, place: Path, address: str, *, sockets: bool = False, before: str = "", more: str = ""
+) -> str:
     """Return what Codex says at the end of a task that it completed."""
     home = place / "codex"
     home.mkdir()
     config = CONFIG.format(model=MODEL, address=address, sockets=str(sockets).lower())
-    (home / "config.toml").write_text(config + more)
+    (home / "config.toml").write_text(before + config + more)
     command = (
         programs / "codex",
         "exec",
@@ -87,6 +92,19 @@ async def test_codex_runs_a_command_and_ends_its_task(world, agents, tmp_path, s
         assert await run_codex(agents, tmp_path, address, sockets=sockets) == "It is done."
     assert (tmp_path / "work" / "a.py").read_text() == "print(1)\n"
     assert "print(1)" in messages(world)[-1]["content"]
+
+
+async def test_codex_works_from_the_catalogue_of_the_service(world, agents, tmp_path):
+    operations = operations_of("generate")
+    card = model_card(MODEL, *operations, has_tools=True, has_reasoning=True, max_model_len=100_000)
+    catalogue = codex_catalogue([card])
+    catalogue["models"][0]["apply_patch_tool_type"] = None  # A custom tool, which Codex would offer the model.
+    (tmp_path / "catalogue.json").write_bytes(orjson.dumps(catalogue))
+    script(world, calling(("call_1", "exec_command", '{"cmd":"echo 5"}')), said("It is done."))
+    async with serve(world.app()) as address:
+        before = f'model_catalog_json = "{tmp_path}/catalogue.json"\n'
+        assert await run_codex(agents, tmp_path, address, before=before) == "It is done."
+    assert catalogue["models"][0]["base_instructions"].strip() in messages(world)[0]["content"]
 
 
 async def test_codex_calls_the_tool_of_an_mcp_server(world, agents, tmp_path):
