@@ -35,8 +35,8 @@ __all__ = ["desk"]
 
 RUN_HERE = {
     "batch", "code-interpreter", "conversation", "embeddings", "file-search", "first-tool", "functions", "mcp",
-    "mcp-server", "moderations", "options", "requests", "rerank", "responses", "snippet", "stream", "structured",
-    "tokens", "upload", "usage", "web-search", "webhooks",
+    "mcp-server", "moderations", "options", "requests", "rerank", "responses", "snippet", "stored-chats", "stream",
+    "structured", "tokens", "upload", "usage", "web-search", "webhooks",
 }  # fmt: skip
 
 
@@ -98,6 +98,12 @@ async def test_the_program_that_asks_for_usage(run, world, desk, live, tmp_path)
 async def test_the_program_that_asks_for_json(run, live, world, tmp_path):
     script(world, said('{"name": "Ottilie", "age": 31}'))
     assert await run(one("structured"), live, tmp_path) == "{'name': 'Ottilie', 'age': 31}\n"
+
+
+async def test_the_program_that_stores_chats(run, live, world, tmp_path):
+    printed = (await run(one("stored-chats"), live, tmp_path)).splitlines()
+    assert [line.partition(" ")[2] for line in printed] == ["Hello there!", "Say this is a test."]
+    assert world.stored.count("chat_completions") == 0
 
 
 async def test_the_program_that_sends_options_of_vllm(run, live, world, tmp_path):
