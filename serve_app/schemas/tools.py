@@ -1,5 +1,6 @@
 """The tools of a chat, the choice among them, and the functions that they replaced."""
 
+import hashlib
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,8 @@ from serve_app.schemas.base import Name, WireModel, estimate_tokens, refusal, un
 from serve_app.schemas.json_schema import check_json_schema
 
 MAX_TOOLS = 128
+_MAX_NAME_CHARS = 64
+_FINGERPRINT_CHARS = 8
 
 JsonSchema = dict[str, Any]
 
@@ -123,6 +126,18 @@ ToolChoice = (
 )
 LegacyFunctions = Annotated[list[LegacyFunction], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
 LegacyFunctionCall = Annotated[Literal["none", "auto"], Tag("?string")] | Annotated[FunctionName, Tag("?object")]
+
+
+def called_name(namespace: str | None, name: str) -> str:
+    """Return the name by which a model calls a function; one that would be too long ends with a fingerprint.
+
+    A function that is its own namespace has no other: so calls of deferred functions without one are written.
+    """
+    full = name if namespace in (None, name) else f"{namespace}__{name}"
+    if len(full) <= _MAX_NAME_CHARS:
+        return full
+    fingerprint = hashlib.sha256(full.encode()).hexdigest()[:_FINGERPRINT_CHARS]
+    return f"{full[: _MAX_NAME_CHARS - _FINGERPRINT_CHARS - 1]}_{fingerprint}"
 
 
 def check_parameters(parameters: JsonSchema | None, at: str, *, strict: bool = False, is_compiled: bool = True) -> None:

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
-from pydantic import ValidationError
 
 from deployments.models.contract.engine import ModelCard
 from serve_app.errors.api import BadRequest
+from serve_app.operations.dialects import renamed
 from serve_app.operations.responses.prompt.history import CALL_WENT_WRONG, NO_OUTPUT
 from serve_app.operations.responses.prompt.outputs import UNSEEN
 from serve_app.schemas.anthropic.blocks import (
@@ -24,12 +24,9 @@ from serve_app.schemas.anthropic.blocks import (
     UserTurn,
 )
 from serve_app.schemas.anthropic.request import MessagesRequest, PromptedMessages, Tool
-from serve_app.schemas.base import OperationRequest
-from serve_app.schemas.responses.functions import called_name
-from serve_app.validation.violations import translate_violation
+from serve_app.schemas.tools import called_name
 
 Chat = dict[str, Any]
-Body = TypeVar("Body", bound=OperationRequest)
 
 BILLING = "x-anthropic-billing-header:"
 """How the first system block of Claude Code begins. Its number changes with each request, so a prompt that had it would
@@ -74,19 +71,10 @@ def chat_of(request: PromptedMessages, card: ModelCard) -> Chat:
     return chat
 
 
-def checked(chat: Chat, schema: type[Body]) -> Body:
-    """Return a body in the dialect of chats, checked. Raises BadRequest, which names the field of the request."""
-    try:
-        return schema.model_validate(chat)
-    except ValidationError as error:
-        raise in_words_of_messages(translate_violation(error, chat)) from None
-
-
 def in_words_of_messages(error: BadRequest) -> BadRequest:
     """Return an error about a chat as one about the request."""
-    own = _FUNCTION.sub(r"tools[\1].input_schema", _PARAMS.get(error.param or "", error.param or "")) or None
-    message = error.message.replace(f"'{error.param}'", f"'{own}'") if error.param else error.message
-    return BadRequest(message, param=own, code=error.code, headers=error.headers)
+    param = error.param or ""
+    return renamed(error, _FUNCTION.sub(r"tools[\1].input_schema", _PARAMS.get(param, param)) or None)
 
 
 def offered_tools(request: PromptedMessages) -> list[Tool]:

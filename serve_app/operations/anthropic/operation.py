@@ -8,9 +8,10 @@ from deployments.models.contract.engine import Engine
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import BadRequest
 from serve_app.operations.anthropic.answer import MessageBlocks, MessageStream
-from serve_app.operations.anthropic.dialect import chat_of, checked, in_words_of_messages, names_of
+from serve_app.operations.anthropic.dialect import chat_of, in_words_of_messages, names_of
 from serve_app.operations.chat import ChatOperation
 from serve_app.operations.contract import Cost, Outcome
+from serve_app.operations.dialects import checked
 from serve_app.operations.tokenize import TokenizeOperation
 from serve_app.schemas.anthropic.request import CountTokensRequest, MessagesRequest
 from serve_app.schemas.chat import ChatRequest
@@ -43,7 +44,7 @@ class MessagesOperation:
         """
         engine = self._chat.find_engine(request.model, principal)
         chat = chat_of(request, engine.card)
-        body = checked(chat, ChatRequest)
+        body = checked(chat, ChatRequest, in_words_of_messages)
         try:
             cost = self._chat.cost(body, principal)
         except BadRequest as error:
@@ -67,7 +68,7 @@ class MessagesOperation:
     def count(self, request: CountTokensRequest, principal: Principal, *, request_id: str) -> Outcome:
         """Return an answer that has the number of tokens as `count`; no model reads the prompt. Raises as `prepare`."""
         chat = chat_of(request, self._chat.find_engine(request.model, principal).card)
-        body = checked(chat, TokenizeRequest)
+        body = checked(chat, TokenizeRequest, in_words_of_messages)
         try:
             self._tokenize.cost(body, principal)
         except BadRequest as error:

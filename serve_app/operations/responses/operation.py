@@ -64,8 +64,8 @@ class PromptQuery:
                 self.text += "".join(event.text for event in events if event.kind == "text")
         except EngineError as error:
             refusal = translate_engine_error(error)
-            if refusal.status == 400:
-                raise in_words_of(self._own, refusal.message, refusal.param, refusal.code) from None
+            if isinstance(refusal, BadRequest):
+                raise in_words_of(self._own, refusal) from None
             raise refusal from None
         finally:
             await self.stream.aclose()

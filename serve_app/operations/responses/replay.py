@@ -23,8 +23,8 @@ from serve_app.operations.responses.events.server_call import FieldInWriting
 from serve_app.operations.responses.events.state import ResponseState
 from serve_app.operations.responses.events.writer import Item, usage_from_wire
 from serve_app.operations.responses.journal import EmittedEvents
-from serve_app.schemas.responses.functions import called_name
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
+from serve_app.schemas.tools import called_name
 
 _PLACE = ("type", "sequence_number", "item_id", "output_index")
 _NOT_YET: Item = {"status": "in_progress", "output": [], "usage": None, "completed_at": None}

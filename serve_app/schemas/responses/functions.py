@@ -1,6 +1,5 @@
 """The functions that the client runs, alone or in namespaces, and the names by which a model calls them."""
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -8,10 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from serve_app.schemas.base import Name, WireModel, refusal
-from serve_app.schemas.tools import MAX_TOOLS, JsonSchema
-
-_MAX_NAME_CHARS = 64
-_FINGERPRINT_CHARS = 8
+from serve_app.schemas.tools import MAX_TOOLS, JsonSchema, called_name
 
 
 class ClientTool(WireModel):
@@ -122,18 +118,6 @@ class ClientFunction:
         if self.namespace is None or not self.namespace.description or self.tool is not self.namespace.tools[0]:
             return self.tool.description
         return "\n\n".join(filter(None, (self.namespace.description, self.tool.description)))
-
-
-def called_name(namespace: str | None, name: str) -> str:
-    """Return the name by which a model calls a function; one that would be too long ends with a fingerprint.
-
-    A function that is its own namespace has no other: so calls of deferred functions without one are written.
-    """
-    full = name if namespace in (None, name) else f"{namespace}__{name}"
-    if len(full) <= _MAX_NAME_CHARS:
-        return full
-    fingerprint = hashlib.sha256(full.encode()).hexdigest()[:_FINGERPRINT_CHARS]
-    return f"{full[: _MAX_NAME_CHARS - _FINGERPRINT_CHARS - 1]}_{fingerprint}"
 
 
 def functions_of(tools: Iterable[Any] | None, at: str = "tools") -> Iterator[ClientFunction]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from pydantic import ValidationError
 
 from deployments.models.contract.errors import ContextLengthExceeded, EngineError, RequestRejected
 from serve_app.errors.api import BadRequest, shorten
 from serve_app.operations.chat import check_features
+from serve_app.operations.dialects import checked, renamed
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.compaction import SUMMARIZE, SUMMARY_TOKENS
 from serve_app.operations.responses.prompt.history import Message
@@ -23,7 +23,6 @@ from serve_app.schemas.responses.mcp import AllowedMcp, McpChoice
 from serve_app.schemas.responses.request import PromptedRequest, ResponseRequest
 from serve_app.schemas.responses.text import JsonSchemaFormat, TextConfig
 from serve_app.schemas.responses.tools import AllowedTools, BuiltInChoice, NamedChoice
-from serve_app.validation.violations import translate_violation
 
 _FUNCTION = re.compile(r"tools\[(\d+)\]\.function(.*)")
 _PARAMS = {
@@ -78,17 +77,12 @@ def check_chat(chat: dict[str, Any], own: Sequence[ClientFunction]) -> ChatReque
     Raises:
         BadRequest: something in it is not valid; names the field of the request.
     """
-    try:
-        return ChatRequest.model_validate(chat)
-    except ValidationError as error:
-        violation = translate_violation(error, chat)
-        raise in_words_of(own, violation.message, violation.param, violation.code) from None
+    return checked(chat, ChatRequest, lambda error: in_words_of(own, error))
 
 
-def in_words_of(own: Sequence[ClientFunction], message: str, param: str | None, code: str | None) -> BadRequest:
+def in_words_of(own: Sequence[ClientFunction], error: BadRequest) -> BadRequest:
     """Return an error of a chat as one of the request for the response."""
-    theirs = param_of(param, own)
-    return BadRequest(message.replace(f"'{param}'", f"'{theirs}'"), param=theirs, code=code)
+    return renamed(error, param_of(error.param, own))
 
 
 def translated(error: EngineError, own: Sequence[ClientFunction]) -> EngineError:
@@ -100,7 +94,7 @@ def translated(error: EngineError, own: Sequence[ClientFunction]) -> EngineError
         return ContextLengthExceeded("input", error.limit, error.num_tokens, error.is_lower_bound)
     if not isinstance(error, RequestRejected):
         return error
-    told = in_words_of(own, error.message, error.param, error.code)
+    told = in_words_of(own, BadRequest(error.message, param=error.param, code=error.code))
     return RequestRejected(told.message, param=told.param, code=told.code)
 
 

@@ -22,9 +22,9 @@ from serve_app.operations.responses.prompt.outputs import (
 )
 from serve_app.operations.responses.tools.tool_set import NOT_DECIDED, declined, function_name
 from serve_app.schemas.base import estimate_tokens
-from serve_app.schemas.responses.functions import called_name
 from serve_app.schemas.responses.items import EXTERNAL_ITEMS
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
+from serve_app.schemas.tools import called_name
 
 Message = dict[str, Any]
 

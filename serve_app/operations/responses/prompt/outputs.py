@@ -6,9 +6,9 @@ import orjson
 
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.tools.loading import found_text
-from serve_app.schemas.responses.functions import called_name
 from serve_app.schemas.responses.items import TOOL_SEARCH_OUTPUT
 from serve_app.schemas.responses.tools import CLIENT_BUILT_INS
+from serve_app.schemas.tools import called_name
 
 _ENVELOPE = frozenset(
     {"type", "id", "call_id", "status", "name", "namespace", "caller", "created_by", "max_output_length"}

@@ -11,11 +11,11 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from serve_app.operations.responses.events.writer import Item
-from serve_app.schemas.responses.functions import ClientBuiltIn, ClientFunction, ClientTool, called_name
+from serve_app.schemas.responses.functions import ClientBuiltIn, ClientFunction, ClientTool
 from serve_app.schemas.responses.items import TOOL_SEARCH_OUTPUT
 from serve_app.schemas.responses.tools import Tool
 from serve_app.schemas.responses.updates import ADDITIONAL_TOOLS
-from serve_app.schemas.tools import MAX_TOOLS
+from serve_app.schemas.tools import MAX_TOOLS, called_name
 
 NOTHING_FOUND = "No tool was found. Search again with other words, or go on without."
 _TOOL: TypeAdapter[Tool] = TypeAdapter(Tool)
