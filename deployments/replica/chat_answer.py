@@ -165,7 +165,8 @@ class ChatAnswer:
         if part.finish_reason is not None:
             reason = self._reason(part)
             self.finish_reasons[part.index] = reason
-            events.append(Finished("finished", part.index, reason))
+            stop = part.stop_reason if isinstance(part.stop_reason, str) and reason == "stop" else None
+            events.append(Finished("finished", part.index, reason, stop))
         return events
 
     def _reason(self, part: CompletionOutput) -> FinishReason:

@@ -27,8 +27,10 @@ from serve_app.operations.scopes import check_operation
 from serve_app.operations.service_tiers import DEFAULT_TERMS, Terms
 from serve_app.services import Services
 from serve_app.telemetry.trace import RequestTrace
+from serve_app.validation.body import parse_body
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+Body = TypeVar("Body", bound=BaseModel)
 
 PRINCIPAL = "manta.principal"
 """Where an ASGI scope holds the principal of a console session, which sends no API key."""
@@ -129,6 +131,16 @@ async def admitted(request: Request, operation: Operation) -> AsyncIterator[tupl
         ticket = await services_of(request).admission.admit(principal)
     async with ticket:
         yield principal, ticket
+
+
+async def read_body(request: Request, schema: type[Body]) -> tuple[Body, bytes]:
+    """Return the body of a request to a model without what this service ignores, and the bytes it was parsed from.
+
+    Raises:
+        UnparsableBody, BadRequest: as `parse_body` does.
+    """
+    raw = await services_of(request).operations.ignored.drop(await request.body())
+    return await parse_body(raw, schema), raw
 
 
 async def reserve(ticket: Ticket, trace: RequestTrace, cost: Cost, terms: Terms = DEFAULT_TERMS) -> None:

@@ -9,8 +9,7 @@ from deployments.steps import RECEIVE, step
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.contract import Body, DescribedOperation, RunnableOperation
 from serve_app.operations.service_tiers import find_terms
-from serve_app.routes.endpoint import admitted, answers, reserve, services_of, trace_of
-from serve_app.validation.body import parse_body
+from serve_app.routes.endpoint import admitted, answers, read_body, reserve, services_of, trace_of
 
 
 def create_endpoint(operation: DescribedOperation) -> Callable[[Request], Awaitable[ASGIApp]]:
@@ -28,8 +27,8 @@ async def _run(request: Request, operation: RunnableOperation[Body]) -> ASGIApp:
     trace, services = trace_of(request), services_of(request)
     async with admitted(request, operation.name) as (principal, ticket):
         with step(RECEIVE):
-            raw = await services.operations.ignored.drop(await request.body())
-        body = await parse_body(raw, operation.schema)
+            await request.body()
+        body, raw = await read_body(request, operation.schema)
         cost = operation.cost(body, principal)
         trace.stream = body.is_stream
         terms = find_terms(body, principal, services.tiers)

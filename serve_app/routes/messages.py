@@ -10,9 +10,17 @@ from typing_extensions import TypedDict
 
 from deployments.operations import Operation
 from serve_app.http.sse import OutcomeResponse
-from serve_app.routes.endpoint import admitted, answers, caller, json_response, reserve, services_of, trace_of
+from serve_app.routes.endpoint import (
+    admitted,
+    answers,
+    caller,
+    json_response,
+    read_body,
+    reserve,
+    services_of,
+    trace_of,
+)
 from serve_app.schemas.anthropic.request import CountTokensRequest, MessagesRequest
-from serve_app.validation.body import parse_body
 
 
 class Message(TypedDict):
@@ -49,7 +57,7 @@ async def create_message(request: Request) -> ASGIApp:
     services, trace = services_of(request), trace_of(request)
     operation = services.operations.messages
     async with admitted(request, Operation.CHAT) as (principal, ticket):
-        body = await parse_body(await request.body(), MessagesRequest)
+        body, _ = await read_body(request, MessagesRequest)
         prepared = operation.prepare(body, principal)
         trace.stream = body.is_stream
         await reserve(ticket, trace, prepared.cost)
@@ -64,7 +72,7 @@ async def count_message_tokens(request: Request) -> Response:
     Anthropic's Messages API. Nothing is generated.
     """
     principal = await caller(request, Operation.CHAT)
-    body = await parse_body(await request.body(), CountTokensRequest)
+    body, _ = await read_body(request, CountTokensRequest)
     outcome = services_of(request).operations.messages.count(body, principal, request_id=trace_of(request).request_id)
     told = orjson.loads(b"".join([piece async for piece in outcome.stream]))
     return json_response({"input_tokens": told["count"]})

@@ -26,6 +26,7 @@ from serve_app.routes.endpoint import (
     caller,
     deleted_response,
     json_response,
+    read_body,
     reserve,
     services_of,
     trace_of,
@@ -34,7 +35,6 @@ from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query
 from serve_app.schemas.base import PageQuery
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseQuery, ResponseRequest
 from serve_app.telemetry.trace import RequestTrace
-from serve_app.validation.body import parse_body
 
 KeptItem = TypeVar("KeptItem")
 
@@ -50,8 +50,7 @@ async def create_response(request: Request) -> ASGIApp:
     services, trace = services_of(request), trace_of(request)
     operation = services.operations.responses
     async with admitted(request, operation.name) as (principal, ticket):
-        raw = await services_of(request).operations.ignored.drop(await request.body())
-        body = await parse_body(raw, ResponseRequest)
+        body, raw = await read_body(request, ResponseRequest)
         terms = find_terms(body, principal, services.tiers)
         stored = await operation.preparation.find_stored(body, principal, trace.request_id)
         if stored is not None:
@@ -203,8 +202,7 @@ async def count_input_tokens(request: Request) -> Response:
     """
     operation = services_of(request).operations.responses
     async with admitted(request, operation.name) as (principal, ticket):
-        raw = await services_of(request).operations.ignored.drop(await request.body())
-        body = await parse_body(raw, InputTokensRequest)
+        body, raw = await read_body(request, InputTokensRequest)
         query = await operation.queries.count_tokens(body, raw, principal, request_id=trace_of(request).request_id)
         usage = await _run(query, request, ticket)
     return json_response({"object": "response.input_tokens", "input_tokens": usage["input_tokens"]})
@@ -228,8 +226,7 @@ async def compact_response(request: Request) -> Response:
     """
     operation = services_of(request).operations.responses
     async with admitted(request, operation.name) as (principal, ticket):
-        raw = await services_of(request).operations.ignored.drop(await request.body())
-        body = await parse_body(raw, CompactRequest)
+        body, raw = await read_body(request, CompactRequest)
         request_id = trace_of(request).request_id
         query, items = await operation.queries.summarize(body, raw, principal, request_id=request_id)
         usage = await _run(query, request, ticket)

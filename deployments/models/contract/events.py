@@ -61,11 +61,12 @@ class TokenIds(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A choice has ended."""
+    """A choice has ended; `stop` is the client's stop text that ended it, if one did."""
 
     kind: Literal["finished"]
     choice: int
     reason: FinishReason
+    stop: str | None = None
 
 
 Event = TextDelta | ReasoningDelta | ToolCallStart | ToolArgumentsDelta | Logprobs | TokenIds | Finished

@@ -31,6 +31,7 @@ class MessageBlocks:
     def __init__(self, names: Mapping[str, str], *, shows_thinking: bool) -> None:
         self.blocks: list[Json] = []
         self.stop_reason = "end_turn"
+        self.stop_sequence: str | None = None
         self._names = names
         self._shows_thinking = shows_thinking
         self._is_open = False
@@ -50,7 +51,8 @@ class MessageBlocks:
                 self._pieces.append(event.text)
                 return [self._delta("input_json_delta", partial_json=event.text)]
             case "finished":
-                self.stop_reason = _STOPPED[event.reason]
+                self.stop_reason = _STOPPED[event.reason] if event.stop is None else "stop_sequence"
+                self.stop_sequence = event.stop
         return []
 
     def end(self) -> list[Json]:
@@ -111,7 +113,7 @@ class MessageStream(GeneratedStream):
                 events = [told for event in parse_events(piece) for told in self._blocks.take(event)]
                 if self._is_stream and not has_begun:
                     has_begun = True
-                    events.insert(0, {"type": "message_start", "message": self._message(Usage(), stop_reason=None)})
+                    events.insert(0, {"type": "message_start", "message": self._message(Usage())})
                 if self._is_stream and events:
                     yield b"".join(map(frame, events))
         finally:
@@ -119,25 +121,24 @@ class MessageStream(GeneratedStream):
         ended = self._blocks.end()
         usage = self.summary.usage or Usage()
         if not self._is_stream:
-            yield orjson.dumps(self._message(usage, stop_reason=self._blocks.stop_reason, content=self._blocks.blocks))
+            yield orjson.dumps(self._message(usage) | self._stopped() | {"content": self._blocks.blocks})
             return
         ended.append(
             {
                 "type": "message_delta",
-                "delta": {"stop_reason": self._blocks.stop_reason, "stop_sequence": None},
+                "delta": self._stopped(),
                 "usage": usage_to_wire(usage),
             }
         )
         yield b"".join(map(frame, [*ended, {"type": "message_stop"}]))
 
-    def _message(self, usage: Usage, *, stop_reason: str | None, content: list[Json] | None = None) -> Json:
-        return {
-            **self._head,
-            "content": content or [],
-            "stop_reason": stop_reason,
-            "stop_sequence": None,
-            "usage": usage_to_wire(usage),
-        }
+    def _message(self, usage: Usage) -> Json:
+        """Return the message as it begins."""
+        begun: Json = {"content": [], "stop_reason": None, "stop_sequence": None}
+        return {**self._head, **begun, "usage": usage_to_wire(usage)}
+
+    def _stopped(self) -> Json:
+        return {"stop_reason": self._blocks.stop_reason, "stop_sequence": self._blocks.stop_sequence}
 
 
 def usage_to_wire(usage: Usage) -> Json:

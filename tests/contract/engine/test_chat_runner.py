@@ -225,8 +225,17 @@ def test_an_error_in_one_answer_leaves_the_others_alone(real_engine, ask):
 def test_plain_events_are_the_text_alone_and_notes_are_its_tokens(real_engine, ask):
     reply = real_engine.run(ask(body_of({"max_tokens": 12}), stream=True, render="events", takes_notes=True))
     assert all(piece.startswith(b'[["text",0,"') for piece in reply.pieces[:-1])
-    assert reply.pieces[-1].endswith(b'["finished",0,"length"]]')
+    assert reply.pieces[-1].endswith(b'["finished",0,"length",null]]')
     assert [len(token_ids) for token_ids in reply.groups] == [1] * 12
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_events_tell_the_stop_text_that_ended_an_answer(real_engine, ask, stream):
+    body = body_of({"max_tokens": 60, "stop": [" ", "e", "a", "o"]})
+    reply = real_engine.run(ask(body, stream=stream, render="events"))
+    kind, choice, reason, stop = json.loads(reply.pieces[-1])[-1]
+    assert (kind, choice, reason) == ("finished", 0, "stop")
+    assert stop in body["stop"]
 
 
 @pytest.mark.parametrize(("tier", "priority"), [("flex", 1), ("priority", -1)])

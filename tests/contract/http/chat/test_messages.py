@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from deployments.models.contract.errors import EngineDied, Overloaded
-from deployments.models.contract.events import ReasoningDelta
+from deployments.models.contract.events import Finished, ReasoningDelta, TextDelta
 from tests.contract.http.answers import MODEL, USAGE, WORDS, pieces, said
 from tests.contract.http.response_calls import calling, messages, script
 from tests.twins.engine import Script
@@ -256,3 +256,20 @@ async def test_keys_and_limits_hold_and_failures_have_anthropics_shape(world):
     broken = events_of((await ask(world, stream=True)).content)
     assert [event["type"] for event in broken][-1] == "error"
     assert broken[-1]["error"]["type"] in ("api_error", "overloaded_error")
+
+
+async def test_the_stop_sequence_that_ended_a_message_is_told(world):
+    script(world, [[TextDelta("text", 0, "One")], [Finished("finished", 0, "stop", "END")]])
+    told = await both(world, stop_sequences=["END"])
+    assert (told["stop_reason"], told["stop_sequence"]) == ("stop_sequence", "END")
+    script(world, said("One"))
+    told = await both(world, stop_sequences=["END"])
+    assert (told["stop_reason"], told["stop_sequence"]) == ("end_turn", None)
+
+
+async def test_what_the_service_ignores_is_dropped_from_messages_too(world):
+    assert (await ask(world, client_metadata={"a": "b"})).status_code == 200
+    counted = {"model": MODEL, "messages": ASK["messages"], "client_metadata": {"a": "b"}}
+    async with world.http() as http:
+        assert (await http.post("/v1/messages/count_tokens", json=counted)).status_code == 200
+    assert (await ask(world, unknown={"a": "b"})).status_code == 400
