@@ -19,7 +19,7 @@ from serve_app.errors.api import BadRequest
 from serve_app.operations.contract import Outcome
 from serve_app.operations.generation import GenerationOperation
 from serve_app.operations.routing import CacheSalt, unsupported_parameter
-from serve_app.operations.safety.policy import SafetyPolicy
+from serve_app.operations.safety.policy import SafetyPolicy, check_moderation
 from serve_app.operations.service_tiers import in_tier
 from serve_app.schemas.chat import ChatRequest
 
@@ -80,6 +80,7 @@ class ChatOperation(GenerationOperation[ChatRequest]):
         service_tier: ServiceTier = "default",
     ) -> EngineStream:
         """Return an answer whose pieces are for `parse_events`, for another operation to build upon."""
+        self.check_moderation(body, engine.card)
         request = self._request(
             body, raw, principal, request_id=request_id, priority=priority, service_tier=service_tier
         )
@@ -95,7 +96,12 @@ class ChatOperation(GenerationOperation[ChatRequest]):
     def _engine(self, body: ChatRequest, principal: Principal) -> Engine:
         engine = super()._engine(body, principal)
         check_features(body, engine.card)
+        self.check_moderation(body, engine.card)
         return engine
+
+    def check_moderation(self, body: ChatRequest, card: ModelCard) -> None:
+        """Raise BadRequest if the body asks for moderation that its model's safety policy does not do."""
+        check_moderation(body.moderation, self._policies.get(card.id))
 
     def _run_safely(
         self, engine: Engine, policy: SafetyPolicy, request: EngineRequest, body: ChatRequest, renderer: Renderer

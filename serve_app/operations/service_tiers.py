@@ -1,8 +1,8 @@
 """Service tiers: what a request asks for with `service_tier`, what its key gets, and how a flex request is refused.
 
 `flex` runs after other requests but before the lines of batches, is refused instead of waiting for a place, and counts
-for less. `priority`, also called `fast`, runs before other requests; keys whose tier lacks it are served as `default`.
-Answers name the tier that was served.
+for less. `priority`, also called `fast` or `ultrafast`, runs before other requests; keys whose tier lacks it are served
+as `default`. Answers name the tier that was served.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -42,7 +42,7 @@ def find_terms(body: OperationRequest, principal: Principal, tiers: Tiers) -> Te
         return DEFAULT_TERMS
     if asked == "flex":
         return Terms("flex", tiers.of(principal.tier).flex_token_weight)
-    if asked in ("priority", "fast") and tiers.of(principal.tier).priority:
+    if asked in ("priority", "fast", "ultrafast") and tiers.of(principal.tier).priority:
         return Terms("priority")
     return DEFAULT_TERMS
 

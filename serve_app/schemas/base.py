@@ -198,10 +198,10 @@ Effort = Annotated[
     Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"],
     Field(description="How much the model reasons before it answers, if it can reason."),
 ]
-SafetyIdentifier = Annotated[str, Field(max_length=64, description="Accepted for compatibility; has no effect.")]
+SafetyIdentifier = Annotated[str, Field(max_length=128, description="Accepted for compatibility; has no effect.")]
 User = Annotated[str, Field(description="Accepted for compatibility; has no effect.")]
 ServiceTier = Annotated[
-    Literal["auto", "default", "flex", "scale", "priority", "fast"],
+    Literal["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"],
     Field(description="The request's priority: `flex` waits for others, `priority` goes first where a key may use it."),
 ]
 TopLogprobs = Annotated[

@@ -39,6 +39,7 @@ from serve_app.schemas.base import (
 )
 from serve_app.schemas.chat_dialect import DROPPED, ChatOptions, check_prompt_end, needs_rewrite, rewrite
 from serve_app.schemas.messages import IMAGE_TOKENS, Messages, check_conversation, num_images, texts_of
+from serve_app.schemas.moderation_option import RequestModeration
 from serve_app.schemas.refused_options import REFUSED_IN_CHAT
 from serve_app.schemas.structured_outputs import ResponseFormat, StructuralTagFormat, check_response_format
 from serve_app.schemas.tools import (
@@ -57,7 +58,7 @@ from serve_app.schemas.tools import (
 
 AFFINITY_CHARS = 1024
 _MESSAGE_TOKENS = 4  # About what a template adds around each message and before the answer.
-_UNSUPPORTED = ("audio", "moderation", "web_search_options")
+_UNSUPPORTED = ("audio", "web_search_options")
 
 
 class ChatRequest(ChatOptions):
@@ -91,6 +92,8 @@ class ChatRequest(ChatOptions):
         "messages": [{"role": "user", "content": "What is a batch?"}],
     }
 
+    prompt_field: ClassVar[str] = "messages"
+
     model: ModelId
     messages: Messages
     temperature: Temperature | None = 1.0
@@ -114,6 +117,7 @@ class ChatRequest(ChatOptions):
     functions: LegacyFunctions | None = None
     function_call: LegacyFunctionCall | None = None
     reasoning_effort: Effort | None = None
+    moderation: RequestModeration | None = None
 
     # Accepted, and of no effect on the answer.
     metadata: Metadata | None = None
@@ -130,7 +134,6 @@ class ChatRequest(ChatOptions):
 
     # Known, and refused when set.
     audio: Refused = None
-    moderation: Refused = None
     web_search_options: Refused = None
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ lines validate objects that are parsed already.
 
 import asyncio
 from array import array
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -106,6 +107,13 @@ def _reason(raw: bytes, error: orjson.JSONDecodeError) -> str:
 
 Body = TypeVar("Body", bound=BaseModel)
 
+_PROMPTS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
+    "input": ("/v1/responses", (str, list)),
+    "messages": ("/v1/chat/completions", list),
+    "prompt": ("/v1/completions", (str, list)),
+}
+"""The fields by which a request of one route can be told from one of another, with their types."""
+
 LARGE_BODY_BYTES = 1_000_000
 
 
@@ -141,6 +149,15 @@ def validate_body(value: dict[str, Any], schema: type[Body]) -> Body:
 
 
 def _translate(error: ValidationError, value: dict[str, Any], schema: type[Body]) -> BadRequest:
+    own = getattr(schema, "prompt_field", None)
+    if own is not None and own not in value:
+        for name, (path, kinds) in _PROMPTS.items():
+            if name not in schema.model_fields and isinstance(value.get(name), kinds):
+                return BadRequest(
+                    f"Unknown parameter: '{name}'. This is a request for {path}: send it there, or send '{own}' here.",
+                    param=name,
+                    code="unknown_parameter",
+                )
     if not has_too_many_findings(error):
         return translate_violation(error, value)
     trimmed = trim(value)

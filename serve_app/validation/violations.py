@@ -111,7 +111,11 @@ def _walk(body: Any, location: Location, found: Any = None, end: int | None = No
         if isinstance(part, int):
             if isinstance(current, list) and part < len(current):
                 path, current = f"{path}[{part}]", current[part]
-        elif isinstance(current, dict) and part in current and not _is_tag(current, part, following):
+        elif (
+            isinstance(current, dict)
+            and part in current
+            and (current[part] is found or not _is_tag(current, part, following))
+        ):
             path, current = _join(path, part), current[part]
     return path, current
 

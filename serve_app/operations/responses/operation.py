@@ -199,7 +199,9 @@ class ResponseOperation:
         """Return the chat of the first generation. Raises BadRequest if the model does not support the request."""
         if turn.compaction is not None and turn.compaction.is_due(turn.messages):
             return summary_chat(turn, turn.messages)
-        return create_chat_request(turn, turn.messages, turn.tools.offered)
+        chat = create_chat_request(turn, turn.messages, turn.tools.offered)
+        self._chat.check_moderation(chat.body, turn.engine.card)
+        return chat
 
     def cost_of_turn(self, turn: Turn, chat: GenerationChat) -> Cost:
         """Return what a response may take, including the conversation that it continues and its summary."""

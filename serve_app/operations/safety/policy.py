@@ -13,7 +13,9 @@ from deployments.config import Section
 from deployments.models.contract.engine import EngineRequest, ModelDirectory, Usage
 from deployments.models.contract.errors import EngineDied, EngineError
 from deployments.operations import Operation
+from serve_app.errors.api import BadRequest
 from serve_app.errors.capacity import Unavailable
+from serve_app.schemas.moderation_option import RequestModeration
 
 
 class GuardModel:
@@ -180,6 +182,35 @@ class Guard:
                 "Please try again, or ask the operator."
             )
         return False
+
+
+def check_moderation(asked: RequestModeration | None, policy: SafetyPolicy | None) -> None:
+    """Check that a request asks for no other moderation than what its model's policy does, which is to block.
+
+    Raises:
+        BadRequest: it asks for scores, or for a check that the policy does not make.
+    """
+    if asked is None:
+        return
+    if policy is None:
+        raise BadRequest(
+            "Unsupported parameter: 'moderation' is not supported with this model, which has no safety policy. Leave "
+            "it out, or ask the operator, who can set 'safety' for the model.",
+            param="moderation",
+            code="unsupported_parameter",
+        )
+    checked = {"input": policy.config.checks_prompt, "output": policy.config.checks_answer}
+    for param, mode in asked.modes.items():
+        side = param.rpartition(".")[2]
+        if mode == "block" and checked.get(side):
+            continue
+        problem = "returns no scores" if mode == "score" else f"does not check the {side}"
+        raise BadRequest(
+            f'Unsupported value: the safety policy of this model {problem}. Send \'{{"mode": "block"}}\' for what it '
+            "checks, or ask '/v1/moderations' for scores.",
+            param=param,
+            code="unsupported_value",
+        )
 
 
 def create_policies(configs: Mapping[str, SafetyConfig], directory: ModelDirectory) -> dict[str, SafetyPolicy]:

@@ -28,11 +28,12 @@ from serve_app.schemas.base import (
     User,
     WireModel,
     check_stream_options,
-    check_unsupported,
     refusal,
+    unsupported,
 )
 from serve_app.schemas.engine_options import SamplingOptions
 from serve_app.schemas.json_schema import check_json_schema
+from serve_app.schemas.moderation_option import RequestModeration
 from serve_app.schemas.responses.items import CompactionTrigger, Input, ToolSearchOutputItem
 from serve_app.schemas.responses.text import JsonSchemaFormat, TextConfig
 from serve_app.schemas.responses.tools import Tool, ToolChoice, Tools, check_tool_choice, check_tools
@@ -115,6 +116,8 @@ class PromptedRequest(OperationRequest):
         truncation: `auto` leaves out the oldest items if the input is longer than the context; `disabled` refuses it.
     """
 
+    prompt_field: ClassVar[str] = "input"
+
     model: ModelId
     input: Input | None = None
     instructions: str | None = None
@@ -173,6 +176,7 @@ class ResponseRequest(SamplingOptions, PromptedRequest):
         stream: returns the response as server-sent events while it is written.
         background: returns at once, and runs the response in the background.
         access_programs: accepted for compatibility; has no effect.
+        background_options: accepted for compatibility; has no effect.
         image: accepted for compatibility; has no effect.
     """
 
@@ -192,6 +196,7 @@ class ResponseRequest(SamplingOptions, PromptedRequest):
     background: bool | None = False
     context_management: Annotated[list[ContextManagement], Field(fail_fast=True, max_length=1)] | None = None
     metadata: Metadata | None = None
+    moderation: RequestModeration | None = None
 
     # Accepted, and of no effect on the answer.
     user: User | None = None
@@ -201,17 +206,18 @@ class ResponseRequest(SamplingOptions, PromptedRequest):
     prompt_cache_retention: CacheRetention | None = None
     prompt_cache_options: Ignored | None = None
     access_programs: Ignored | None = None
+    background_options: Ignored | None = None
     image: Ignored | None = None
 
     # Known, and refused when set.
     prompt: Refused = None
-    moderation: Refused = None
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.input is None and self.prompt is None and self.previous_response_id is None and not self.conversation:
             raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", "input")
-        check_unsupported(self, ("prompt", "moderation"), "by this service")
+        if self.prompt is not None:
+            raise unsupported("prompt", "by this service, which stores no prompts. Send their text as 'instructions'")
         for index, item in enumerate(self.input[:-1] if isinstance(self.input, list) else ()):
             if isinstance(item, CompactionTrigger):
                 raise refusal(

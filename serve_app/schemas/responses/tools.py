@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Tag
+from pydantic.json_schema import SkipJsonSchema
 
 from deployments.operations import TOOLS
 from serve_app.schemas.base import Name, WireModel, refusal
@@ -73,36 +74,47 @@ def is_clients_call(item: Mapping[str, Any]) -> bool:
     return item["type"] == "function_call" or (item["type"] in CLIENT_BUILT_INS and not is_here)
 
 
-_KINDS: tuple[type[WireModel], ...] = (FunctionTool, NamespaceTool, *_CLIENT_BUILT_INS, *BUILT_IN_TOOLS)
-_SUPPORTED = [f"'{types_of(kind)[0]}'" for kind in _KINDS]
-SUPPORTED_TOOLS = f"{', '.join(_SUPPORTED[:-1])} and {_SUPPORTED[-1]}"
+_KINDS: tuple[type[WireModel], ...] = (FunctionTool, NamespaceTool, *_CLIENT_BUILT_INS)
+CLIENT_TOOLS = tuple(types_of(kind)[0] for kind in _KINDS)
+"""The types of tools that clients run."""
 
 
-def _refuse_built_in(tool: Any) -> Any:
-    if isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"] in UNSUPPORTED_TOOLS:
+class AbsentTool(WireModel):
+    """A tool that this service lacks. It is refused where it is known which ones it has."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal[tuple(sorted(UNSUPPORTED_TOOLS))]  # type: ignore[valid-type]
+
+
+def _refuse_absent(choice: Any) -> Any:
+    if isinstance(choice, dict) and isinstance(choice.get("type"), str) and choice["type"] in UNSUPPORTED_TOOLS:
         raise refusal(
             "unsupported_value",
-            f"Unsupported value: the tool '{tool['type']}' is not available in this version of the service. Supported "
-            f"values are: {SUPPORTED_TOOLS}.",
+            f"Unsupported value: this service has no tool '{choice['type']}'. Choose one of those in 'tools'.",
             ".type",
         )
-    return tool
+    return choice
 
 
 if TYPE_CHECKING:
-    Tool = ClientTool | BuiltInTool
+    Tool = ClientTool | BuiltInTool | AbsentTool
     BuiltInType = str
 else:
-    _Tool = Union[(FunctionTool, NamespaceTool, *_CLIENT_BUILT_INS, *BUILT_IN_TOOLS)]
-    Tool = Annotated[Annotated[_Tool, Field(discriminator="type")], BeforeValidator(_refuse_built_in)]
+    _Tool = Union[(FunctionTool, NamespaceTool, *_CLIENT_BUILT_INS, *BUILT_IN_TOOLS, SkipJsonSchema[AbsentTool])]
+    Tool = Annotated[_Tool, Field(discriminator="type")]
     _CHOSEN_BY_TYPE = (*_CLIENT_BUILT_INS, *(tool for tool in BUILT_IN_TOOLS if tool.is_chosen_by_type))
     BuiltInType = Literal[tuple(name for tool in _CHOSEN_BY_TYPE for name in types_of(tool))]
 
 Tools = Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS)]
 
 
-def _refuse_remote(tool: Tool) -> Tool:
+def _refuse_to_keep(tool: Tool) -> Tool:
     """Refuse a tool that cannot be in a conversation, which is stored."""
+    if isinstance(tool, AbsentTool):
+        raise refusal(
+            "unsupported_value", f"Unsupported value: this service has no tool '{tool.type}'. Leave it out.", ".type"
+        )
     if isinstance(tool, McpTool):
         raise refusal(
             "unsupported_value",
@@ -114,7 +126,7 @@ def _refuse_remote(tool: Tool) -> Tool:
 
 
 LaterTools = Annotated[
-    list[Annotated[Tool, AfterValidator(_refuse_remote)]], Field(fail_fast=True, max_length=MAX_TOOLS)
+    list[Annotated[Tool, AfterValidator(_refuse_to_keep)]], Field(fail_fast=True, max_length=MAX_TOOLS)
 ]
 """Tools that a conversation brings."""
 
@@ -167,7 +179,7 @@ class AllowedFunction(WireModel):
 
 AllowedTool = Annotated[
     Annotated[AllowedFunction | AllowedBuiltIn | AllowedMcp, Field(discriminator="type")],
-    BeforeValidator(_refuse_built_in),
+    BeforeValidator(_refuse_absent),
 ]
 
 
@@ -203,7 +215,7 @@ ToolChoice = (
     Annotated[Literal["none", "auto", "required"], Tag("?string")]
     | Annotated[
         Annotated[NamedChoice | AllowedTools | BuiltInChoice | McpChoice, Field(discriminator="type")],
-        BeforeValidator(_refuse_built_in),
+        BeforeValidator(_refuse_absent),
         Tag("?object"),
     ]
 )

@@ -186,7 +186,6 @@ REFUSED = [
         "input[0].summary[0].text",
         "missing_required_parameter",
     ),
-    ({"tools": [{"type": "computer"}]}, "tools[0].type", "unsupported_value"),
     ({"tools": [{"type": "shell", "environment": {"type": "cloud"}}]}, "tools[0].environment.type", INVALID),
     (
         {"tools": [{"type": "shell", "environment": {"type": "container_auto", "skills": []}}]},
@@ -239,11 +238,6 @@ REFUSED = [
         {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search_preview"}},
         "tool_choice.type",
         "invalid_value",
-    ),
-    (
-        {"tools": [FUNCTION, {"type": "image_generation"}]},
-        "tools[1].type",
-        "unsupported_value",
     ),
     ({"tools": [{"type": "code_interpreter"}]}, "tools[0].container", "missing_required_parameter"),
     ({"tools": [{"type": "code_interpreter", "container": 5}]}, "tools[0].container", "invalid_type"),
@@ -326,7 +320,12 @@ REFUSED = [
     ({"metadata": {"a": 1}}, "metadata", "invalid_type"),
     ({"metadata": {str(n): "" for n in range(17)}}, "metadata", "object_above_max_properties"),
     ({"prompt": {"id": "pmpt_1"}}, "prompt", "unsupported_parameter"),
-    ({"moderation": {"model": "x"}}, "moderation", "unsupported_parameter"),
+    ({"moderation": {"policy": None}}, "moderation.model", "missing_required_parameter"),
+    (
+        {"moderation": {"model": "x", "policy": {"input": {"mode": "x"}}}},
+        "moderation.policy.input.mode",
+        "invalid_value",
+    ),
     ({"messages": []}, "messages", "unknown_parameter"),
     ({"cache_salt": "x"}, "cache_salt", "unknown_parameter"),
 ]
@@ -339,8 +338,8 @@ def test_malformed_bodies_are_refused_by_name(change, param, code):
     assert error.message
 
 
-def test_the_tool_that_is_not_there_is_named():
-    assert "'computer'" in refusal({"model": "m", "input": "x", "tools": [{"type": "computer"}]}).message
+def test_a_reusable_prompt_is_refused_with_what_to_send_instead():
+    assert "'instructions'" in refusal({"model": "m", "prompt": {"id": "pmpt_1"}}).message
 
 
 def test_a_million_items_are_refused_quickly():

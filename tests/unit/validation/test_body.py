@@ -9,7 +9,9 @@ from pydantic import BaseModel, field_validator
 
 from serve_app.errors.api import ApiError, BadRequest, UnparsableBody
 from serve_app.schemas.chat import ChatRequest
+from serve_app.schemas.completions import CompletionRequest
 from serve_app.schemas.embeddings import EmbeddingRequest
+from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.validation.body import parse_body, parse_json_body, validate_body
 
 HI = {"role": "user", "content": "hi"}
@@ -137,9 +139,9 @@ GOLDEN = [
      "instead."),
     ({"stop": ["a", ""]}, "empty_string", "stop[1]",
      "Invalid 'stop[1]': empty string. Expected a string with minimum length 1, but got an empty string instead."),
-    ({"safety_identifier": "a" * 65}, "string_above_max_length", "safety_identifier",
-     "Invalid 'safety_identifier': string too long. Expected a string with maximum length 64, but got a string with "
-     "length 65 instead."),
+    ({"safety_identifier": "a" * 129}, "string_above_max_length", "safety_identifier",
+     "Invalid 'safety_identifier': string too long. Expected a string with maximum length 128, but got a string with "
+     "length 129 instead."),
     ({"model": ""}, "empty_string", "model",
      "Invalid 'model': empty string. Expected a string with minimum length 1, but got an empty string instead."),
     ({"logit_bias": {str(i): 1 for i in range(301)}}, "object_above_max_properties", "logit_bias",
@@ -351,3 +353,27 @@ async def test_a_large_body_is_parsed_beside_the_event_loop():
     assert threads[0] is threading.main_thread() is not threads[1]
     with pytest.raises(UnparsableBody):
         await parse_body(b'{"text":[' + b"0," * 3_000_000 + b"0]}", Noting)
+
+
+@pytest.mark.parametrize(
+    ("schema", "body", "param", "route"),
+    [
+        (ChatRequest, {"input": "hi"}, "input", "/v1/responses"),
+        (ChatRequest, {"input": [HI], "tools": "anything"}, "input", "/v1/responses"),
+        (ChatRequest, {"prompt": "hi"}, "prompt", "/v1/completions"),
+        (ResponseRequest, {"messages": [HI]}, "messages", "/v1/chat/completions"),
+        (CompletionRequest, {"messages": [HI]}, "messages", "/v1/chat/completions"),
+        (CompletionRequest, {"input": "hi"}, "input", "/v1/responses"),
+    ],
+)
+def test_a_body_for_another_route_is_told_where_it_belongs(schema, body, param, route):
+    error = refuse(body, schema, {"model": "m"})
+    assert (error.param, error.code) == (param, "unknown_parameter")
+    assert f"This is a request for {route}" in error.message
+
+
+def test_a_body_that_has_its_own_prompt_is_not_sent_elsewhere():
+    assert refuse({"input": "hi"}).message == "Unknown parameter: 'input'."
+    assert refuse({"messages": [HI]}, ResponseRequest, {"model": "m", "input": "hi"}).param == "messages"
+    assert refuse({"input": {"a": 1}}, base={"model": "m"}).param == "messages"
+    assert refuse({"prompt": {"id": "p"}}, ResponseRequest, {"model": "m"}).code == "unsupported_parameter"

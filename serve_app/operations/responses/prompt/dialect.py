@@ -162,6 +162,8 @@ def _sampling_of(request: ResponseRequest) -> Item:
         sampling["max_completion_tokens"] = request.max_output_tokens
     if request.wants_logprobs:
         sampling |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
+    if request.moderation is not None:
+        sampling["moderation"] = request.moderation.model_dump()
     return sampling | request.sampling_options()
 
 

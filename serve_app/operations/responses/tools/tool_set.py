@@ -28,6 +28,7 @@ from serve_app.schemas.responses.functions import ClientFunction
 from serve_app.schemas.responses.items import EXTERNAL_ITEMS
 from serve_app.schemas.responses.shell import ShellTool
 from serve_app.schemas.responses.tool_search import ToolSearchTool
+from serve_app.schemas.responses.tools import CLIENT_TOOLS, AbsentTool
 from serve_app.schemas.responses.updates import ADDITIONAL_TOOLS, CONFIGURATION_UPDATE
 from serve_app.schemas.tools import MAX_TOOLS
 
@@ -277,11 +278,21 @@ async def open_tools(built_ins: BuiltIns, placed: Sequence[PlacedTool], context:
     return ToolSet(opened, client)
 
 
+def _lacking(problem: str, built_ins: BuiltIns, placed: PlacedTool) -> BadRequest:
+    """Return the refusal of a tool that this service does not have."""
+    there = ", ".join(f"'{name}'" for name in (*CLIENT_TOOLS, *sorted(built_ins)))
+    return BadRequest(
+        f"Unsupported value: {problem}. What there is: {there}.", param=f"{placed.at}.type", code="unsupported_value"
+    )
+
+
 async def _open(
     built_ins: BuiltIns, placed: PlacedTool, client: ClientFunctions, context: ToolContext
 ) -> OpenedTool | None:
     """Return a tool that the service runs, opened; None if the client runs it."""
     tool = placed.tool
+    if isinstance(tool, AbsentTool):
+        raise _lacking(f"this service has no tool '{tool.type}'. Leave it out", built_ins, placed)
     if isinstance(tool, ToolSearchTool):
         return OpenedTool(tool.type, SearchInUse(client)) if tool.is_hosted else None
     if isinstance(tool, ShellTool):
@@ -293,12 +304,8 @@ async def _open_built_in(built_ins: BuiltIns, placed: PlacedTool, name: Operatio
     tool = placed.tool
     built_in = built_ins.get(name)
     if built_in is None:
-        raise BadRequest(
-            f"Unsupported value: the tool '{tool.type}' is not switched on in this service. Leave it out, or ask "
-            "the operator.",
-            param=f"{placed.at}.type",
-            code="unsupported_value",
-        )
+        problem = f"the tool '{tool.type}' is not switched on in this service. Leave it out, or ask the operator"
+        raise _lacking(problem, built_ins, placed)
     check_operation(context.principal, name)
     used = await built_in.open(tool, replace(context, param=placed.at))
     return OpenedTool(tool.type, used, getattr(tool, "server_label", None))

@@ -264,3 +264,53 @@ async def test_guard_model_that_is_not_deployed_lets_nothing_out(world):
     async with world.http() as http:
         told = await http.post("/v1/chat/completions", json={"model": MODEL, "messages": MESSAGES})
     assert told.status_code == 503
+
+
+BLOCKS = {"model": "omni-moderation-latest", "policy": {"input": {"mode": "block"}, "output": {"mode": "block"}}}
+
+
+async def ask_moderated(world, moderation):
+    """Return the statuses and errors of a chat and a response that ask for moderation, whole and streamed."""
+    told = []
+    async with world.http() as http:
+        for stream in (False, True):
+            more = {"model": MODEL, "stream": stream, "moderation": moderation}
+            told.append(await http.post("/v1/chat/completions", json={"messages": MESSAGES, **more}))
+            told.append(await http.post("/v1/responses", json={"input": "Tell me a story.", **more}))
+    return told
+
+
+async def test_moderation_that_blocks_is_what_a_policy_does(world):
+    world.safety[MODEL] = PATTERNS
+    script(world, said("a forbidden word"))
+    for answer in await ask_moderated(world, BLOCKS):
+        assert answer.status_code == 200
+        assert "content_filter" in answer.text
+        assert "forbidden" not in answer.text
+    world.safety[MODEL] = PATTERNS.model_copy(update={"checks_prompt": False})
+    only_output = {**BLOCKS, "policy": {"output": {"mode": "block"}}}
+    assert {answer.status_code for answer in await ask_moderated(world, only_output)} == {200}
+
+
+@pytest.mark.parametrize(
+    ("policy", "moderation", "param", "words"),
+    [
+        (None, BLOCKS, "moderation", "no safety policy"),
+        (PATTERNS, {"model": "m"}, "moderation.policy", "no scores"),
+        (PATTERNS, {"model": "m", "policy": {"output": {"mode": "score"}}}, "moderation.policy.output", "no scores"),
+        (
+            PATTERNS.model_copy(update={"checks_answer": False}),
+            BLOCKS,
+            "moderation.policy.output",
+            "not check the output",
+        ),
+    ],
+)
+async def test_other_moderation_is_refused_by_name(world, policy, moderation, param, words):
+    if policy is not None:
+        world.safety[MODEL] = policy
+    for answer in await ask_moderated(world, moderation):
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"]) == (400, param)
+        assert words in error["message"]
+    assert not world.chat.requests

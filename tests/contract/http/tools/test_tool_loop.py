@@ -199,6 +199,16 @@ async def test_a_tool_that_is_not_switched_on_is_a_400_that_names_it(world):
     assert not world.chat.requests
 
 
+@pytest.mark.parametrize("kind", ["computer", "programmatic_tool_calling"])
+async def test_a_refused_tool_comes_with_those_that_the_service_has(world, tool, kind):
+    status, error = await refused(world, tools=[WEATHER, {"type": kind, "anything": 1}])
+    assert (status, error["code"], error["param"]) == (400, "unsupported_value", "tools[1].type")
+    assert f"no tool '{kind}'" in error["message"]
+    assert "'function', 'namespace', 'shell'" in error["message"]
+    assert "'code_interpreter'." in error["message"]
+    assert "web_search" not in error["message"]
+
+
 async def test_a_key_without_the_scope_may_not_use_the_tool(world, tool):
     world.principal(operations=frozenset({"responses"}))
     status, error = await refused(world)
