@@ -166,6 +166,7 @@ ROUTES = [
     Route(_ADMIN_KEYS + "/{key_id}", organization_keys.show_admin_key),
     Route(_ADMIN_KEYS + "/{key_id}", organization_keys.revoke_admin_key, methods=["DELETE"]),
     Route(_PROJECTS, organization_keys.list_projects),
+    Route(_PROJECTS + "/{project_id}", organization_keys.show_project),
     Route(_PROJECTS + "/{project_id}/api_keys", organization_keys.list_project_keys),
     Route(_PROJECTS + "/{project_id}/api_keys/{key_id}", organization_keys.show_project_key),
     Route(_PROJECTS + "/{project_id}/api_keys/{key_id}", organization_keys.revoke_project_key, methods=["DELETE"]),
@@ -252,11 +253,16 @@ async def _answer_unrouted(request: Request, error: Exception) -> Response:
     pages = [] if request.app.state.services.console is None else console.ROUTES
     allowed = {method for route in (*ROUTES, *pages) if route.path_regex.match(path) for method in route.methods or ()}
     if not allowed:
-        is_of_api = any(route.path_regex.match("/v1" + path) for route in ROUTES)
-        raise UnknownUrl(request.method, path, meant="/v1" + path if is_of_api else "")
+        raise UnknownUrl(request.method, path, meant=_meant_by(path))
     if request.method == "OPTIONS":
         return Response(status_code=204, headers={"allow": ", ".join(sorted({*allowed, "OPTIONS"}))})
     raise MethodNotAllowed(request.method, path, tuple(sorted(allowed)))
+
+
+def _meant_by(path: str) -> str:
+    """Return the path of the API that a client means whose base URL lacks /v1, or has it twice; "" if it is neither."""
+    meant = path.removeprefix("/v1") if path.startswith("/v1/v1/") else f"/v1{path}"
+    return meant if any(route.path_regex.match(meant) for route in ROUTES) else ""
 
 
 async def _note_departure(request: Request, error: Exception) -> Response:

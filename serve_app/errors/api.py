@@ -218,10 +218,13 @@ class ModelNotFound(NotFound):
 
 
 class UnknownUrl(NotFound):
-    """There is no such path; perhaps another one was `meant`, as when a client's base URL lacks /v1."""
+    """There is no such path; perhaps another one was `meant`, as when a client's base URL lacks /v1 or has it twice."""
 
     def __init__(self, method: str, path: str, meant: str = "") -> None:
-        hint = f". Did you mean {shorten(meant)}? The base URL of a client ends with /v1." if meant else ""
+        advice = (
+            "ends with /v1" if len(meant) > len(path) else "has /v1 once, and that of Anthropic's clients not at all"
+        )
+        hint = f". Did you mean {shorten(meant)}? The base URL of a client {advice}." if meant else ""
         super().__init__(f"Invalid URL ({shorten(method)} {shorten(path)}){hint}", code="unknown_url")
 
 

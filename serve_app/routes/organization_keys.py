@@ -110,6 +110,17 @@ async def list_projects(request: Request) -> Response:
     return json_response(list_to_wire([_project(key) for key in page], has_more=has_more))
 
 
+@answers(_TYPES + "Project")
+async def show_project(request: Request) -> Response:
+    """Retrieve an account as a project."""
+    await admin_caller(request)
+    project_id: str = request.path_params["project_id"]
+    keys = await services_of(request).keys.list_keys(project_id, include_revoked=True)
+    if not keys:
+        raise NotFound(f"No project found with id '{shorten(project_id)}'.", param="project_id")
+    return json_response(_project(keys[-1]))
+
+
 @answers(Page, of=_TYPES + "projects.ProjectAPIKey", query=PageQuery)
 async def list_project_keys(request: Request) -> Response:
     """List the keys of an account."""

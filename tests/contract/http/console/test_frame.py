@@ -86,6 +86,12 @@ async def test_without_a_console_a_browser_finds_the_reference(world):
         ("GET", "/", "Did you mean /v1? The base URL of a client ends with /v1."),
         ("POST", "/chat/completions", "Did you mean /v1/chat/completions?"),
         ("GET", "/batches", "Did you mean /v1/batches?"),
+        ("POST", "/v1/v1/responses", "Did you mean /v1/responses? The base URL of a client has /v1 once"),
+        (
+            "POST",
+            "/v1/v1/messages",
+            "Did you mean /v1/messages? The base URL of a client has /v1 once, and that of Anth",
+        ),
     ],
 )
 async def test_a_client_without_v1_is_told_so(world, method, path, hint):
@@ -97,4 +103,5 @@ async def test_a_client_without_v1_is_told_so(world, method, path, hint):
 
 async def test_no_other_path_is_suggested_where_there_is_none(world):
     async with world.http() as http:
-        assert (await http.get("/nothing")).json()["error"]["message"] == "Invalid URL (GET /nothing)"
+        for path in ("/nothing", "/v1/nothing", "/v1/v1", "/v1/v1/nothing", "/v1/livez"):
+            assert (await http.get(path)).json()["error"]["message"] == f"Invalid URL (GET {path})"

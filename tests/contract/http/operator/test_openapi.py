@@ -371,6 +371,7 @@ async def test_reports_and_keys_under_openais_names(call, desk, world):
     issued = await call("POST", KEYS, json={"account": "acct_1"})
     project = f"{ORGANIZATION}/projects/acct_1/api_keys"
     await call("GET", f"{ORGANIZATION}/projects")
+    await call("GET", f"{ORGANIZATION}/projects/acct_1")
     await call("GET", project)
     await call("GET", f"{project}/{issued['id']}")
     await call("DELETE", f"{project}/{issued['id']}")

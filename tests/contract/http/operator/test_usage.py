@@ -199,6 +199,9 @@ async def test_openais_client_reads_usage_by_its_own_methods(world, desk):
     key, _ = await world.keys.create(NewKey(account="acct_1"))
     projects = admin.admin.organization.projects
     assert [one.id async for one in projects.list()] == ["acct_1", "operators"]
+    assert [await projects.retrieve(one.id) async for one in projects.list()] == [one async for one in projects.list()]
+    with pytest.raises(openai.NotFoundError):
+        await projects.retrieve("acct_none")
     assert [one.id async for one in projects.api_keys.list("acct_1")] == [key.key_id]
     assert (await projects.api_keys.retrieve(key.key_id, project_id="acct_1")).redacted_value == key.display
     with pytest.raises(openai.NotFoundError):
