@@ -20,7 +20,7 @@ from deployments.channel.tls import TlsFiles
 from deployments.config import ConfigError, EnvReference, FileReference, Section, follow
 from deployments.patience import USUAL, Patience
 from deployments.state.database.dsn import has_password, one_form
-from deployments.state.identity.principal import Retention
+from deployments.state.identity.principal import Retention, is_long
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ObjectStoreConfig, ResolvedObjectStore, resolve_object_store
 from deployments.state.regions import ResolvedRegion
@@ -81,13 +81,13 @@ class FilesConfig(Section):
 
     def output_lifetime_s(self, retention: Retention, asked_s: float | None) -> float:
         """Return the lifetime of a batch's output in seconds: `asked_s`, at most what the retention policy allows."""
-        days = self.stored_output_days if retention == "stored" else self.ephemeral_output_days
+        days = self.stored_output_days if is_long(retention) else self.ephemeral_output_days
         return min(days * DAY_S, DAY_S * days if asked_s is None else asked_s)
 
 
 def input_kept_s(retention: Retention) -> float | None:
     """Return how long the input of a batch is kept after its end; None if only its own expiry counts."""
-    return None if retention == "stored" else DAY_S
+    return None if is_long(retention) else DAY_S
 
 
 class StateConfig(Section):

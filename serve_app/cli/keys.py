@@ -26,6 +26,7 @@ class RetentionName(StrEnum):
     strict = "strict"
     ephemeral = "ephemeral"
     stored = "stored"
+    logged = "logged"
 
 
 KeyId = Annotated[str, typer.Argument(help="The key's id, key_...", show_default=False)]

@@ -5,6 +5,7 @@ from starlette.routing import Route
 from deployments.operations import Operation
 from serve_app.console.pages import (
     batches,
+    chats,
     files,
     home,
     keys,
@@ -29,6 +30,7 @@ _KEY = "/console/keys/{key_id}"
 _STORE = "/console/vector-stores/{vector_store_id}"
 _RESPONSE = "/console/responses/{response_id}"
 _WEBHOOK = "/console/webhooks/{endpoint_id}"
+_CHAT = "/console/chats/{completion_id}"
 _CONVERSATION = "/console/conversations/{conversation_id}"
 
 UPLOADS = "/console/upload/"
@@ -82,6 +84,9 @@ ROUTES = [
     Route("/console/responses", page(responses.list_responses, operation=Operation.RESPONSES)),
     Route(_RESPONSE, page(responses.show_response, operation=Operation.RESPONSES)),
     Route(_RESPONSE + "/delete", page(responses.delete_response, operation=Operation.RESPONSES), methods=_POST),
+    Route("/console/chats", page(chats.list_chats, operation=Operation.CHAT)),
+    Route(_CHAT, page(chats.show_chat, operation=Operation.CHAT)),
+    Route(_CHAT + "/delete", page(chats.delete_chat, operation=Operation.CHAT), methods=_POST),
     Route("/console/conversations", page(responses.list_conversations, operation=Operation.RESPONSES)),
     Route(_CONVERSATION, page(responses.show_conversation, operation=Operation.RESPONSES)),
     Route(_CONVERSATION + "/delete", page(responses.delete_conversation, operation=Operation.RESPONSES), methods=_POST),

@@ -23,7 +23,7 @@ from serve_app.operations.safety.policy import SafetyPolicy, check_moderation
 from serve_app.operations.service_tiers import in_tier
 from serve_app.schemas.chat import ChatRequest
 
-KeepChat = Callable[[EngineStream, ChatRequest, bytes, Principal, str], EngineStream]
+KeepChat = Callable[[EngineStream, ChatRequest, bytes, Principal, str, str | None], EngineStream]
 """Returns a stream that is kept, from the answer to a body, its bytes, who asked, and the request's id."""
 
 
@@ -62,11 +62,20 @@ class ChatOperation(GenerationOperation[ChatRequest]):
         priority: int = 0,
         service_tier: ServiceTier = "default",
     ) -> Outcome:
-        """Return the answer to a body, which is kept with `store`; nothing has begun. Raises as the base class does."""
+        """Return the answer to a body, kept where that is wanted; nothing has begun. Raises as the base class does."""
         outcome = super().run(body, raw, principal, request_id=request_id, priority=priority, service_tier=service_tier)
-        if not body.store or self._keep is None:
+        if self._keep is None:
             return outcome
-        return replace(outcome, stream=self._keep(outcome.stream, body, raw, principal, request_id))
+        return replace(outcome, stream=self._keep(outcome.stream, body, raw, principal, request_id, None))
+
+    def run_whole_as_events(
+        self, engine: Engine, body: ChatRequest, raw: bytes, principal: Principal, *, request_id: str
+    ) -> EngineStream:
+        """Return an answer as `run_as_events` does; it is a chat of its own, kept as that of `run`."""
+        stream = self.run_as_events(engine, body, raw, principal, request_id=request_id)
+        if self._keep is None:
+            return stream
+        return self._keep(stream, body, raw, principal, request_id, engine.card.id)
 
     def run_as_events(
         self,

@@ -47,6 +47,11 @@ class GenerationOperation(Generic[Body]):
         self._salt = salt
         self._policies = policies or {}
 
+    @classmethod
+    def answer_id(cls, request_id: str) -> str:
+        """Return the id of the answer to a request."""
+        return cls._id_prefix + request_id.removeprefix("req_")
+
     def cost(self, body: Body, principal: Principal) -> Cost:
         """Return what a body may take. Raises ApiError as `RunnableOperation.cost` does."""
         card = self._engine(body, principal).card
@@ -121,7 +126,7 @@ class GenerationOperation(Generic[Body]):
         return SafeStream(engine, policy, watched)
 
     def _renderer(self, body: Body, model: str, request: EngineRequest) -> Renderer:
-        head: tuple[Any, ...] = self._id_prefix + request.request_id.removeprefix("req_"), model, int(time.time())
+        head: tuple[Any, ...] = self.answer_id(request.request_id), model, int(time.time())
         tier: dict[str, Any] = {} if request.service_tier == "default" else {"service_tier": request.service_tier}
         if request.render == "functions":
             tier["has_functions"] = True

@@ -10,7 +10,7 @@ from typing import Any
 from deployments.models.contract.engine import ModelCard
 from deployments.operations import Operation
 from deployments.state.identity.keys import ApiKey, NewKey
-from deployments.state.identity.principal import Principal
+from deployments.state.identity.principal import RETENTIONS, Principal, Retention
 from serve_app.errors.api import PermissionDenied
 
 
@@ -92,12 +92,10 @@ def _are_covered_models(patterns: Collection[str] | None, own: Collection[str] |
     )
 
 
-def _keeps_no_more(retention: str, own: str) -> bool:
-    return _RETENTIONS.index(retention) <= _RETENTIONS.index(own)
+def _keeps_no_more(retention: Retention, own: Retention) -> bool:
+    return RETENTIONS.index(retention) <= RETENTIONS.index(own)
 
 
-_RETENTIONS = ("strict", "ephemeral", "stored")
-"""Each keeps content for longer than the one before."""
 _TIME_AND_PLACE: Mapping[str, _Bound] = {
     "expires_at": (_at_most, "expires, so it cannot be used for a key that lasts longer"),
     "regions": (_is_covered, "is bound to regions, so it cannot be used for a key of others"),
@@ -108,5 +106,5 @@ _REACH: Mapping[str, _Bound] = {
     "tokens_per_minute": (_at_most, "cannot be used for a key with more tokens per minute than its own"),
     "operations": (_is_covered, "cannot be used for a key with other operations than its own"),
     "models": (_are_covered_models, "cannot be used for a key with other models than its own"),
-    "retention": (_keeps_no_more, "cannot be used for a key that stores content for longer than its own"),
+    "retention": (_keeps_no_more, "cannot be used for a key that stores more than its own, or for longer"),
 }

@@ -1,6 +1,7 @@
 """Stores chat completions that ask for it, before the client sees that they have ended."""
 
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,10 +18,11 @@ from deployments.models.contract.events import (
     ToolArgumentsDelta,
     ToolCallStart,
 )
-from deployments.models.contract.render import ChatBody
+from deployments.models.contract.render import ChatBody, parse_events
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.chats import StoredChat
 from deployments.steps import STORAGE, step
+from serve_app.errors.api import ApiError
 from serve_app.errors.capacity import StoresAway
 from serve_app.operations.contract import GeneratedStream
 from serve_app.operations.responses.storage import Storage
@@ -46,13 +48,22 @@ _OF_CHUNKS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """What a stored chat completion is stored with: its request, and until when. `raw` is what `body` came from."""
+    """What a stored chat completion is stored with: its request, and until when.
+
+    `raw` is what `body` came from. `events_of` names the model if the pieces of the answer are for `parse_events`.
+    """
 
     body: ChatRequest
     raw: bytes
     principal: Principal
     request_id: str
     expires_at: float
+    events_of: str | None
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether the request asks for it; otherwise the key does, and its answers do not depend on it."""
+        return bool(self.body.store)
 
 
 class ChatKeeper:
@@ -62,13 +73,20 @@ class ChatKeeper:
         self._storage = storage
 
     def keep(
-        self, stream: EngineStream, body: ChatRequest, raw: bytes, principal: Principal, request_id: str
+        self,
+        stream: EngineStream,
+        body: ChatRequest,
+        raw: bytes,
+        principal: Principal,
+        request_id: str,
+        events_of: str | None = None,
     ) -> EngineStream:
-        """Return an answer that is stored; the answer itself if the key stores nothing."""
-        expires_at = self._storage.expires_at(principal)
+        """Return an answer that is stored; the answer itself if the request and the key do not ask for that."""
+        wants = principal.logs_chats if body.store is None else body.store
+        expires_at = self._storage.expires_at(principal) if wants else None
         if expires_at is None:
             return stream
-        return KeptStream(stream, Keeping(body, raw, principal, request_id, expires_at), self._storage)
+        return KeptStream(stream, Keeping(body, raw, principal, request_id, expires_at, events_of), self._storage)
 
 
 class KeptStream(GeneratedStream):
@@ -89,7 +107,13 @@ class KeptStream(GeneratedStream):
 
     async def _generate(self) -> AsyncGenerator[bytes]:
         # It is stored after its answer, even if the room ends meanwhile.
-        await self._storage.item_quota.check(self._keeping.principal, len(self._keeping.raw))
+        has_room = True
+        try:
+            await self._storage.item_quota.check(self._keeping.principal, len(self._keeping.raw))
+        except ApiError:
+            if self._keeping.is_asked_for:
+                raise
+            has_room = False
         end: list[bytes] = []
         try:
             async for piece in self._stream:
@@ -100,18 +124,21 @@ class KeptStream(GeneratedStream):
                     end.append(piece)
         finally:
             self.summary = self._stream.summary
-        with step(STORAGE):
-            await self._keep()
+        if has_room:
+            with step(STORAGE):
+                await self._keep()
         for piece in end:
             yield piece
 
     async def _keep(self) -> None:
         keeping = self._keeping
         try:
-            chat = stored_chat(keeping, b"".join(self._answer), self.summary.usage or Usage())
+            chat = stored_chat(keeping, self._answer, self.summary.usage or Usage())
             await self._storage.chats.save(keeping.principal.account, chat, expires_at=keeping.expires_at)
         except Exception as error:
             log_bug(keeping.request_id, error)
+            if not keeping.is_asked_for:
+                return
             raise StoresAway(_NOT_STORED) from None
 
     async def aclose(self) -> None:
@@ -121,10 +148,13 @@ class KeptStream(GeneratedStream):
         self.summary = self._stream.summary
 
 
-def stored_chat(keeping: Keeping, answer: bytes, usage: Usage) -> StoredChat:
-    """Return what is stored of a chat with an answer, which is its whole body or its stream of server-sent events."""
+def stored_chat(keeping: Keeping, answer: Sequence[bytes], usage: Usage) -> StoredChat:
+    """Return what is stored of a chat with the pieces of its answer."""
     body, request = keeping.body, orjson.loads(keeping.raw)
-    completion = _gathered(answer, usage, body) if body.is_stream else orjson.loads(answer)
+    if keeping.events_of is not None:
+        completion = _rendered(keeping, answer, usage)
+    else:
+        completion = _gathered(b"".join(answer), usage, body) if body.is_stream else orjson.loads(b"".join(answer))
     shown = {name: request[name] for name in _SHOWN if request.get(name) is not None}
     completion = {**shown, **completion, "request_id": keeping.request_id, "input_user": body.user}
     messages = [_message(f"{completion['id']}-{number}", message) for number, message in enumerate(request["messages"])]
@@ -138,6 +168,16 @@ def _message(message_id: str, message: dict[str, Any]) -> dict[str, Any]:
     if parts is not None:
         content = "".join(part["text"] for part in parts if part.get("type") == "text") or None
     return {"name": None, "refusal": None, **message, "id": message_id, "content": content, "content_parts": parts}
+
+
+def _rendered(keeping: Keeping, answer: Sequence[bytes], usage: Usage) -> dict[str, Any]:
+    """Return the whole completion of an answer in events."""
+    completion_id = "chatcmpl-" + keeping.request_id.removeprefix("req_")
+    whole = ChatBody(completion_id, keeping.events_of or "", int(time.time()))
+    for piece in answer:
+        whole.events(parse_events(piece))
+    completion: dict[str, Any] = orjson.loads(whole.finish(usage))
+    return completion
 
 
 def _gathered(answer: bytes, usage: Usage, body: ChatRequest) -> dict[str, Any]:

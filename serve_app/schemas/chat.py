@@ -121,7 +121,7 @@ class ChatRequest(ChatOptions):
 
     # Accepted, and of no effect on the answer.
     metadata: Metadata | None = None
-    store: bool | None = False
+    store: bool | None = None
     user: User | None = None
     safety_identifier: SafetyIdentifier | None = None
     service_tier: ServiceTier | None = None

@@ -56,7 +56,8 @@ class KeyChange(Section):
         operations: the operations that the key may use; null is all.
         models: the models that the key may use, as ids or patterns with `*`; null is all.
         regions: the regions that accept the key; null is all.
-        retention: how long stored content of the key lives.
+        retention: what is stored of the key's content. `strict` stores nothing, `ephemeral` keeps it for a day,
+            `stored` for 30 days, and `logged` also keeps chats whose requests do not ask for that.
         expires_at: when the key expires, in Unix seconds; null is never.
     """
 

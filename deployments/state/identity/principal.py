@@ -1,9 +1,11 @@
 """The principal: the holder of an API key, and its row in work that outlives the request."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-Retention = Literal["strict", "ephemeral", "stored"]
+Retention = Literal["strict", "ephemeral", "stored", "logged"]
+RETENTIONS: tuple[Retention, ...] = get_args(Retention)
+"""The retention policies. Each keeps more than the one before, or for longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,19 @@ class Principal:
     is_admin: bool = False
     regions: tuple[str, ...] | None = None
 
+    @property
+    def logs_chats(self) -> bool:
+        """Whether chat completions are stored although their requests do not say so."""
+        return self.retention == "logged"
+
     def may_run_in(self, region: str) -> bool:
         """Return whether a region may serve the holder; its name is empty if there is only one."""
         return not region or self.regions is None or region in self.regions
+
+
+def is_long(retention: Retention) -> bool:
+    """Return whether a retention policy keeps content for weeks."""
+    return retention in ("stored", "logged")
 
 
 def principal_to_row(principal: Principal) -> dict[str, Any]:

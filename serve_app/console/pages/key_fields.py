@@ -5,7 +5,6 @@ from typing import Any
 
 from serve_app.errors.api import BadRequest
 
-RETENTIONS = ("ephemeral", "stored", "strict")
 _NUMBERS = ("requests_per_minute", "tokens_per_minute")
 _LISTS = ("operations", "models", "regions")
 

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from deployments.operations import Operation
 from deployments.state.identity.key_store import KeyNotFound
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
-from deployments.state.identity.principal import Principal
-from serve_app.console.pages.key_fields import RETENTIONS, parse_key_fields
+from deployments.state.identity.principal import RETENTIONS, Principal
+from serve_app.console.pages.key_fields import parse_key_fields
 from serve_app.console.rendering import show_machine_time
 from serve_app.console.session import drop_cookie, sessions_of
 from serve_app.console.visit import Visit, may_read_usage, redirect

@@ -14,6 +14,7 @@ from serve_app.console.pages.figures import accounts_of
 from serve_app.console.pages.models import visible_cards
 from serve_app.console.visit import HEADERS, Visit
 from serve_app.errors.api import BadRequest, NotFound
+from serve_app.operations.chat import ChatOperation
 from serve_app.operations.responses.events.writer import response_id_of
 from serve_app.routes.logs import requests_as_csv
 from serve_app.telemetry.series import mean_inter_token_s
@@ -38,6 +39,7 @@ _LIMITS = {
     "calls_per_minute": "The key had used up its calls for this minute, other than those to models.",
 }
 _RESPONSES = "/v1/responses"
+_CHATS = ("/v1/chat/completions", "/v1/messages")
 
 
 async def list_requests(visit: Visit) -> Response:
@@ -86,6 +88,7 @@ async def show_request(visit: Visit) -> Response:
         has_price=visit.services.prices.of(record.model) is not None,
         key_name=(await _names(visit, [record])).get(record.key_id or ""),
         response_id=await _response_of(visit, record),
+        chat_id=await _chat_of(visit, record),
     )
 
 
@@ -160,3 +163,12 @@ async def _response_of(visit: Visit, record: RequestRecord) -> str | None:
     response_id = response_id_of(record.request_id)
     stored = await visit.services.operations.responses.storage.responses.load(visit.account, response_id)
     return None if stored is None else response_id
+
+
+async def _chat_of(visit: Visit, record: RequestRecord) -> str | None:
+    """Return the id of the stored chat completion that answered a request, None if there is none."""
+    if record.route not in _CHATS or record.account != visit.account or not visit.may(Operation.CHAT):
+        return None
+    completion_id = ChatOperation.answer_id(record.request_id)
+    stored = await visit.services.operations.responses.storage.chats.load(visit.account, completion_id)
+    return None if stored is None else completion_id

@@ -54,7 +54,7 @@ class MessagesOperation:
     def run(self, prepared: PreparedMessage, principal: Principal, *, request_id: str) -> Outcome:
         """Return the answer to a request, not begun yet."""
         request, engine = prepared.request, prepared.engine
-        chat = self._chat.run_as_events(engine, prepared.body, prepared.raw, principal, request_id=request_id)
+        chat = self._chat.run_whole_as_events(engine, prepared.body, prepared.raw, principal, request_id=request_id)
         thinking = request.thinking
         blocks = MessageBlocks(names_of(request), shows_thinking=thinking is None or thinking.display != "omitted")
         head = {

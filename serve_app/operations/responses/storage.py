@@ -43,7 +43,7 @@ class Storage:
                 return None
             case "ephemeral":
                 return self.clock() + EPHEMERAL_S
-            case "stored":
+            case "stored" | "logged":
                 return self.clock() + STORED_S
 
 

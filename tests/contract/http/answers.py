@@ -112,3 +112,15 @@ def answer(request: EngineRequest) -> Script:
         return Script([scores(request)], usage=Usage(prompt_tokens=9))
     num_choices = orjson.loads(request.body).get("n") or 1
     return Script(pieces(request, said(*WORDS, num_choices=num_choices)), usage=USAGE)
+
+
+def telling(world, events=None, usage=USAGE):
+    """Have the engine answer with these events, under the id of the request, as a real one does."""
+
+    def play(request):
+        own = f"chatcmpl-{request.request_id.removeprefix('req_')}".encode()
+        steps = pieces(request, events or said(*WORDS), usage)
+        steps = [one if isinstance(one, Noted) else one.replace(b"cmpl-1", own) for one in steps]
+        return Script(steps, usage=usage)
+
+    world.chat.script = play

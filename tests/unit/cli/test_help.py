@@ -55,5 +55,5 @@ def test_help_and_errors_have_no_words_of_python() -> None:
     refused = CliRunner().invoke(main, ["usage", "--days", "x"])
     assert refused.exit_code == 2
     chosen = CliRunner().invoke(main, ["keys", "create", "--retention", "x"]).output
-    assert "'--retention': 'x' is not one of 'strict', 'ephemeral', 'stored'." in " ".join(chosen.split())
+    assert "'--retention': 'x' is not one of 'strict', 'ephemeral', 'stored', 'logged'." in " ".join(chosen.split())
     assert "'--days': It should be a whole number, not \"x\"." in refused.output

@@ -8,8 +8,9 @@ from starlette.responses import Response
 
 from deployments.operations import Operation
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
+from deployments.state.identity.principal import RETENTIONS
 from deployments.state.usage.reading import UsageFilter
-from serve_app.console.pages.key_fields import RETENTIONS, parse_key_fields
+from serve_app.console.pages.key_fields import parse_key_fields
 from serve_app.console.pages.keys import DEFAULT_OVERLAP, OVERLAPS
 from serve_app.console.pages.operator.accounts import month_of
 from serve_app.console.session import sessions_of

@@ -6,27 +6,14 @@ import openai
 import orjson
 import pytest
 
-from tests.contract.http.answers import MODEL, SECRET, USAGE, WORDS, pieces, said
+from tests.contract.http.answers import MODEL, SECRET, USAGE, WORDS, said, telling
 from tests.contract.http.batch_calls import finish, jsonl, submit
 from tests.contract.http.conftest import run_batches
 from tests.contract.http.response_calls import OTHER, calling
-from tests.twins.engine import Noted, Script
 
 HI = [{"role": "user", "content": "Hi."}]
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
 CHATS = "/v1/chat/completions"
-
-
-def telling(world, events=None, usage=USAGE):
-    """Have the engine answer with these events, under the id of the request, as a real one does."""
-
-    def play(request):
-        own = f"chatcmpl-{request.request_id.removeprefix('req_')}".encode()
-        steps = pieces(request, events or said(*WORDS), usage)
-        steps = [one if isinstance(one, Noted) else one.replace(b"cmpl-1", own) for one in steps]
-        return Script(steps, usage=usage)
-
-    world.chat.script = play
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +65,35 @@ async def test_a_key_that_stores_nothing_stores_no_chats(world, chats):
     assert world.stored.count("chat_completions") == 0
     with pytest.raises(openai.NotFoundError):
         await chats.retrieve(created.id)
+
+
+@pytest.mark.parametrize(("store", "num_stored"), [({}, 2), ({"store": None}, 2), ({"store": False}, 0)])
+async def test_a_key_that_logs_stores_every_chat_whose_request_does_not_forbid_it(world, chats, store, num_stored):
+    world.principal(retention="logged")
+    await chats.create(model=MODEL, messages=HI, **store)
+    await streamed(chats, **store)
+    assert world.stored.count("chat_completions") == num_stored
+
+
+async def test_a_key_that_logs_stores_messages_as_chats(world, chats):
+    world.principal(retention="logged")
+    async with world.http() as http:
+        body = {"model": MODEL, "max_tokens": 20, "messages": HI}
+        message = (await http.post("/v1/messages", headers={"x-api-key": SECRET}, json=body)).json()
+    (found,) = (await chats.list()).data
+    assert found.choices[0].message.content == message["content"][0]["text"]
+    assert (found.usage.completion_tokens, found.model) == (USAGE.completion_tokens, MODEL)
+    assert (await chats.messages.list(found.id)).data[0].content == "Hi."
+
+
+async def test_an_answer_that_only_the_key_would_store_does_not_depend_on_it(world, chats, monkeypatch):
+    async def fail(*args, **kwargs):
+        raise OSError("the disk is gone")
+
+    world.principal(retention="logged")
+    monkeypatch.setattr("deployments.state.responses.chats.ChatStore.save", fail)
+    assert (await chats.create(model=MODEL, messages=HI)).choices[0].message.content == "".join(WORDS)
+    assert (await streamed(chats))[1] == "".join(WORDS)
 
 
 CALLS = calling(("call_1", "weather", '{"city":"Tallinn"}'), ("call_2", "weather", "{}"), words=("Let me", " see."))

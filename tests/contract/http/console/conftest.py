@@ -53,7 +53,7 @@ class Visitor:
 
 
 @pytest.fixture
-async def console(world, key_store, file_store, batch_stores, vector_stores) -> ConsoleSessions:
+async def console(world, key_store, file_store, batch_stores, vector_stores, webhooks) -> ConsoleSessions:  # noqa: F811 - a fixture.
     """The console, with every store behind it; keys and sessions have a database of their own."""
     world.console = ConsoleSessions(key_store._database, world.clock)
     database = key_store._database

@@ -15,7 +15,7 @@ from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
 from deployments.state.vector_stores.rows import NewStore
 from serve_app.console.routes import ROUTES
-from tests.contract.http.answers import MODEL
+from tests.contract.http.answers import MODEL, telling
 from tests.contract.http.console.conftest import FORM, Visitor
 
 HOSTILE = {
@@ -45,6 +45,10 @@ async def fill(world, visitor, secrets, account):
     store = await client.vector_stores.create(name=f"store of {account}")
     response = await client.responses.create(model=MODEL, input=f"said by {account}")
     conversation = await client.conversations.create(metadata={"topic": f"topic of {account}"})
+    telling(world)
+    chat = await client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": f"asked by {account}"}], store=True
+    )
     request_id = f"req_of_{account}"
     await UsageStore(world.keys._database).add([record(request_id, account)])
     key, _ = await world.keys.create(NewKey(account=account, name=f"spare of {account}", tier="standard"))
@@ -54,6 +58,7 @@ async def fill(world, visitor, secrets, account):
         "vector_store_id": store.id,
         "response_id": response.id,
         "conversation_id": conversation.id,
+        "completion_id": chat.id,
         "request_id": request_id,
         "key_id": key.key_id,
     }
@@ -92,7 +97,9 @@ PAGES = [
 FORMS = [
     route.path
     for route in ROUTES
-    if "POST" in (route.methods or ()) and "{" in route.path and "/operator/" not in route.path
+    if "POST" in (route.methods or ())
+    and "{" in route.path
+    and not {"operator", "webhooks"} & set(route.path.split("/"))  # Webhooks have no page of their own.
 ]
 
 
@@ -107,7 +114,7 @@ async def test_a_page_shows_nothing_of_another_account(visit, secrets, ids, path
     if "{" in path:
         answer = await browser.http.get(path.format(**other))
         assert answer.status_code == 404
-        for theirs in ("acct_two.txt", "said by acct_two", "topic of acct_two"):
+        for theirs in ("acct_two.txt", "said by acct_two", "topic of acct_two", "asked by acct_two"):
             assert theirs not in answer.text
 
 

@@ -22,6 +22,7 @@ PAGES = (
     "batches",
     "batches/new",
     "vector-stores",
+    "chats",
     "responses",
     "conversations",
     "webhooks",
@@ -43,7 +44,7 @@ FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startT
 
 
 @pytest.fixture
-def cluster(world, webhooks):
+def cluster(world):
     world.cluster = ClusterTwin()
 
 

@@ -77,7 +77,7 @@ async def test_a_form_names_no_account_tier_and_admin_of_its_own(holder, own, ke
     [
         ({}, {"requests_per_minute": "1001"}, "more requests per minute"),
         ({}, {"tokens_per_minute": "1000001"}, "more tokens per minute"),
-        ({"retention": "strict"}, {"retention": "ephemeral"}, "stores content for longer"),
+        ({"retention": "strict"}, {"retention": "ephemeral"}, "stores more than its own"),
         ({"expires_at": 4e9}, {"expires_at": "2099-01-01T00:00"}, "expires"),
     ],
     ids=["requests", "tokens", "retention", "expiry"],
