@@ -253,6 +253,8 @@ async def open_tools(built_ins: BuiltIns, placed: Sequence[PlacedTool], context:
     taken = set(client.names)
     opened: list[OpenedTool] = []
     for one in placed:
+        if one.is_later and any(one.tool.type == other.type for other in opened):
+            continue  # A conversation may bring it in each turn.
         tool = await _open(built_ins, one, client, context)
         if tool is None:
             continue

@@ -33,6 +33,28 @@ supports_websockets = {sockets}
 """
 
 
+MODEL_ENTRY = {
+    "slug": MODEL,
+    "display_name": "Demo",
+    "default_reasoning_level": "medium",
+    "supported_reasoning_levels": [{"effort": "medium", "description": "Some."}],
+    "shell_type": "unified_exec",
+    "visibility": "list",
+    "supported_in_api": True,
+    "priority": 1,
+    "base_instructions": "You are a coding agent.",
+    "truncation_policy": {"mode": "bytes", "limit": 10_000},
+    "support_verbosity": False,
+    "supports_reasoning_summaries": False,
+    "supports_parallel_tool_calls": True,
+    "supports_search_tool": True,
+    "context_window": 200_000,
+    "experimental_supported_tools": [],
+    "input_modalities": ["text"],
+}
+"""What Codex reads in a catalog about a model that searches for tools."""
+
+
 async def run_agent(command: Sequence[str | Path], place: Path, **environment: str) -> list[Any]:
     """Run an agent in the folder `work` of a place; return the JSON that it prints, a line each."""
     (place / "work").mkdir()
@@ -114,6 +136,21 @@ async def test_codex_calls_the_tool_of_an_mcp_server(world, agents, tmp_path):
         assert await run_codex(agents, tmp_path, address, more=server) == "Seven."
     assert shop.calls == [("stock", "cups")]
     assert "There are 7 cups." in str(messages(world)[-1]["content"])
+
+
+async def test_codex_searches_for_the_tools_of_an_mcp_server(world, agents, tmp_path):
+    catalog = tmp_path / "catalog.json"
+    catalog.write_bytes(orjson.dumps({"models": [MODEL_ENTRY]}))
+    searching = calling(("call_1", "tool_search", '{"query":"stock of things"}'))
+    script(world, searching, calling(("call_2", "mcp__shop__stock", '{"thing":"cups"}')), said("Seven."))
+    async with run_mcp_server() as shop, serve(world.app()) as address:
+        server = f'\n[mcp_servers.shop]\nurl = "{shop.url}"\ndefault_tools_approval_mode = "approve"\n'
+        before = f'model_catalog_json = "{catalog}"\n'
+        assert await run_codex(agents, tmp_path, address, before=before, more=server) == "Seven."
+    assert shop.calls == [("stock", "cups")]
+    asked = [request.body for request in world.chat.requests if b"tool_search" in request.body]
+    names = [{tool["function"]["name"] for tool in orjson.loads(body)["tools"]} for body in asked[:2]]
+    assert "mcp__shop__stock" in names[1] - names[0]
 
 
 async def test_claude_code_runs_a_command_and_ends_its_task(world, agents, tmp_path):

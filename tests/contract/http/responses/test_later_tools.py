@@ -188,6 +188,18 @@ async def test_additional_tools_count_from_their_item_on_and_in_later_turns(worl
     assert orjson.loads(world.chat.requests[-1].body)["tool_choice"]["function"]["name"] == "weather"
 
 
+async def test_tools_that_each_turn_brings_again_are_there_once(world, responses):
+    more = {"type": "additional_tools", "role": "developer", "tools": [WEATHER, SHOP, SEARCH, {"type": "shell"}]}
+    script(world, said("Done."))
+    first = await responses.create(model=MODEL, input=[more, {"role": "user", "content": "x"}])
+    changed = {**more, "tools": [{**WEATHER, "description": "A newer one."}, SHOP, SEARCH, {"type": "shell"}]}
+    again = [changed, {"role": "user", "content": "y"}]
+    await responses.create(model=MODEL, previous_response_id=first.id, input=again, tools=[SEARCH])
+    assert tools_of(world) == ["weather", "shell", "tool_search"]
+    weather = orjson.loads(world.chat.requests[-1].body)["tools"][0]["function"]
+    assert weather["description"] == "A newer one."
+
+
 async def test_tools_of_another_account_are_not_brought(world, responses):
     more = {"type": "additional_tools", "role": "developer", "tools": [WEATHER]}
     script(world, said("Done."))

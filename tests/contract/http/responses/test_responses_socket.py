@@ -79,6 +79,19 @@ async def test_functions_go_back_and_forth(world, socket):
     assert [m["role"] for m in messages(world)] == ["user", "assistant", "tool"]
 
 
+async def test_tools_that_a_first_turn_brings_are_there_in_the_next_ones(world, socket):
+    found = {"type": "function", "name": "refund", "description": "Pay back.", "defer_loading": True}
+    more = {"type": "additional_tools", "role": "developer", "tools": [{"type": "tool_search"}, found, WEATHER]}
+    ready = (await socket.turn(input=[more], generate=False, store=False))[-1]["response"]
+    script(world, calling(("c", "tool_search", '{"query":"pay"}')), calling(("d", "refund", "{}")), said("Done."))
+    first = fold(await socket.turn(input="Pay.", previous_response_id=ready["id"], store=False))
+    assert [item["type"] for item in first["output"]] == ["tool_search_call", "tool_search_output", "function_call"]
+    output = {"type": "function_call_output", "call_id": "d", "output": "ok"}
+    fold(await socket.turn(input=[output], previous_response_id=first["id"], store=False))
+    tools = json.loads(world.chat.requests[-1].body)["tools"]
+    assert [one["function"]["name"] for one in tools] == ["weather", "refund", "tool_search"]
+
+
 async def test_what_is_stored_is_shared_with_http(world, socket):
     first = await world.client().responses.create(model=MODEL, input="a")
     second = fold(await socket.turn(input="b", previous_response_id=first.id))
