@@ -60,7 +60,7 @@ class ResponseState:
         self._clock = clock
         self._function_names = _NO_TOOLS
         self._in_namespaces: Mapping[str, tuple[str, str]] = _NO_TOOLS
-        self._built_ins: Mapping[str, type[ClientBuiltIn]] = _NO_TOOLS
+        self._client_built_ins: Mapping[str, type[ClientBuiltIn]] = _NO_TOOLS
         self._cite: Cite = lambda _: []
         self._writer = EventWriter()
         self.cuts: list[Any] = []
