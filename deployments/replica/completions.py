@@ -159,14 +159,8 @@ def create_runner(context: RunnerContext) -> CompletionRunner | None:
     serving = context.find_serving("completion")
     if serving is None:
         return None
-    return CompletionRunner(
-        serving,
-        context.start_compiler(),
-        context.preparing,
-        context.model_id,
-        context.adapters,
-        context.fill_in_middle,
-    )
+    own = context.model_id, context.adapters, context.fill_in_middle
+    return CompletionRunner(serving, context.start_compiler(), context.preparing, *own)
 
 
 class _Stream:
