@@ -17,7 +17,12 @@ from deployments.models.demo.sources import resolve_source
 from deployments.operations import ENGINE_OPERATIONS
 from deployments.replica.engine_metrics import gather_engine_metrics
 from deployments.replica.processes import keep_freed_memory, quiet_libraries
-from deployments.replica.renderers import cut_long_prompts, keep_named_arguments, prepare_short_at_once
+from deployments.replica.renderers import (
+    cut_long_prompts,
+    keep_named_arguments,
+    place_instructions,
+    prepare_short_at_once,
+)
 from deployments.replica.runners import Adapters, RunnerContext, create_runner
 from deployments.replica.scheduling.preparing import Notice, Preparing
 from deployments.replica.schemas.budget import SchemaCompiler, describe_tokenizer
@@ -55,6 +60,7 @@ class ReplicaEngine:
         cut_long_prompts(client.renderer, least_answer=int(model.task == "generate"))
         prepare_short_at_once(client.renderer)
         keep_named_arguments(client.renderer)
+        place_instructions(client.renderer)
         adapters = Adapters(client, model.id, {name: model.adapter_source(name) for name in model.adapters})
         context = RunnerContext(
             model.id,

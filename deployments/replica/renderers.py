@@ -5,6 +5,7 @@
   tokens; vLLM leaves room for one token.
 - Short prompts are rendered and tokenized in the event loop. vLLM does both in a thread, so that a long prompt delays
   no other request. For a short one the thread switches take longer than the work, and wait for a CPU on a busy machine.
+- Instructions in the middle of a conversation come where the chat template shows them; see `instructions`.
 - A chat template gets the arguments that it names, and no others. vLLM drops others too, but later: an argument with
   the name of a parameter of vLLM's own functions would fail there with Python's message.
 """
@@ -21,6 +22,8 @@ from vllm.renderers.hf import (
     safe_apply_chat_template,
 )
 from vllm.renderers.params import TokenizeParams
+
+from deployments.replica.instructions import Places, has_instructions, placed, places_of
 
 CHARS_PER_TOKEN: Final = 64
 """How much text is read for each token of the context. English has four characters a token, and the longest runs of
@@ -117,5 +120,31 @@ def keep_named_arguments(renderer: BaseRenderer[Any]) -> None:
         known = _PASSED_BY_VLLM | (_cached_resolve_chat_template_kwargs(template) if template else frozenset())
         kept = {name: value for name, value in arguments.items() if name in known}
         return await apply(model_config, tokenizer, conversation, **kept)
+
+    renderer._apply_chat_template_async = run
+
+
+def place_instructions(renderer: BaseRenderer[Any]) -> None:
+    """Make a renderer put system messages where its chat template shows them."""
+    if type(renderer) is not HfRenderer:  # The others render without a template, and take them anywhere.
+        return
+    apply = renderer._apply_chat_template_async
+    known: dict[tuple[str | None, bool], Places] = {}
+
+    async def run(model_config: Any, tokenizer: Any, conversation: Any, /, **arguments: Any) -> Any:
+        if has_instructions(conversation):
+            template = resolve_chat_template(
+                tokenizer, arguments.get("chat_template"), arguments.get("tools"), model_config=model_config
+            )
+            in_parts = isinstance(conversation[0]["content"], list)
+            if (template, in_parts) not in known:
+
+                def render(talk: list[Any]) -> str:
+                    options = {"chat_template": template, "tokenize": False}
+                    return str(safe_apply_chat_template(model_config, tokenizer, talk, **options))
+
+                known[template, in_parts] = places_of(render, in_parts=in_parts)
+            conversation = placed(conversation, known[template, in_parts])
+        return await apply(model_config, tokenizer, conversation, **arguments)
 
     renderer._apply_chat_template_async = run

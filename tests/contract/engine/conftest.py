@@ -58,7 +58,12 @@ def running_engine(source, *, reasoning_parser="", **options):
     from vllm.v1.engine.async_llm import AsyncLLM
 
     from deployments.models.demo.sources import resolve_source
-    from deployments.replica.renderers import cut_long_prompts, keep_named_arguments, prepare_short_at_once
+    from deployments.replica.renderers import (
+        cut_long_prompts,
+        keep_named_arguments,
+        place_instructions,
+        prepare_short_at_once,
+    )
     from deployments.replica.scheduling.preparing import Notice
 
     arguments = AsyncEngineArgs(
@@ -100,6 +105,7 @@ def running_engine(source, *, reasoning_parser="", **options):
         cut_long_prompts(client.renderer, least_answer=int("generate" in tasks))
         prepare_short_at_once(client.renderer)
         keep_named_arguments(client.renderer)
+        place_instructions(client.renderer)
         return client, state, notice
 
     client, state, notice = loop.run_until_complete(start())

@@ -79,7 +79,7 @@ def outputs_of(tokenizer, token_ids, reason, group=1, stop=None):
     return outputs
 
 
-def answered(tokenizer, parser_name, outputs, *, stream, choice="auto"):
+def answered(tokenizer, parser_name, outputs, *, stream, choice="auto", **more):
     """Return the content, the calls and the finish reason of an answer."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.parser.parser_manager import ParserManager
@@ -89,6 +89,7 @@ def answered(tokenizer, parser_name, outputs, *, stream, choice="auto"):
     from deployments.replica.logprobs import TokenBytes
 
     body = {"messages": [{"role": "user", "content": "x"}], "tools": [TOOL], "tool_choice": choice, "stream": stream}
+    body |= more
     request = ChatCompletionRequest.model_validate(body)
     parser_class = ParserManager.get_parser(
         tool_parser_name=parser_name, reasoning_parser_name=None, enable_auto_tools=True
@@ -219,6 +220,15 @@ def test_two_calls_are_both_said(tokenizer_with, name):
     token_ids = tokenizer.encode(TWO_CALLS[name], add_special_tokens=False)
     content, calls, reason = both(tokenizer, parser, token_ids, "stop")
     assert (content.strip(), calls, reason) == ("", [("get_weather", ARGUMENTS)] * 2, "tool_calls")
+
+
+@pytest.mark.parametrize("name", TWO_CALLS)
+def test_a_second_call_is_not_said_where_one_at_a_time_was_asked_for(tokenizer_with, name):
+    parser, extra, _ = CALLS[name]
+    tokenizer = tokenizer_with(extra)
+    token_ids = tokenizer.encode(TWO_CALLS[name], add_special_tokens=False)
+    content, calls, reason = both(tokenizer, parser, token_ids, "stop", parallel_tool_calls=False)
+    assert (content.strip(), calls, reason) == ("", [("get_weather", ARGUMENTS)], "tool_calls")
 
 
 @pytest.mark.parametrize("group", [2, 5, 16, 1000])
