@@ -6,7 +6,6 @@ Server-sent events are written as the engine sent them, one send for each piece.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +16,7 @@ from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
 from serve_app.errors.anthropic import to_anthropic
 from serve_app.errors.api import KeyRevoked
 from serve_app.http.admission import Ticket
+from serve_app.http.departure import DepartureWatch
 from serve_app.operations.contract import Outcome
 from serve_app.telemetry.log import api_error_for, log_bug
 from serve_app.telemetry.trace import RequestTrace
@@ -54,7 +54,7 @@ class OutcomeResponse:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer. Raises EngineError if the engine refused or failed before the head was sent."""
         answering = asyncio.create_task(self._send_events(send) if self._outcome.is_stream else self._send_body(send))
-        watch = _DepartureWatch(receive, answering)
+        watch = DepartureWatch(receive, answering)
         is_revoked = False
 
         def revoke() -> None:
@@ -210,22 +210,3 @@ class _Filler:
             self._timer.cancel()
         if self.task is not None:
             self.task.cancel()
-
-
-class _DepartureWatch:
-    """Cancels an answer when its client disconnects; one task for each request."""
-
-    def __init__(self, receive: Receive, answering: asyncio.Task[None]) -> None:
-        self.has_left = False
-        self._task = asyncio.create_task(self._wait(receive, answering))
-
-    async def _wait(self, receive: Receive, answering: asyncio.Task[None]) -> None:
-        with suppress(Exception):  # A connection that fails is gone too.
-            while (await receive())["type"] != "http.disconnect":
-                continue
-        self.has_left = True
-        answering.cancel()
-
-    def stop(self) -> None:
-        """Stop waiting."""
-        self._task.cancel()

@@ -9,7 +9,9 @@ from starlette.types import ASGIApp
 from typing_extensions import TypedDict
 
 from deployments.operations import Operation
+from serve_app.http.departure import while_connected
 from serve_app.http.sse import OutcomeResponse
+from serve_app.operations.contract import Outcome
 from serve_app.routes.endpoint import (
     admitted,
     answers,
@@ -74,5 +76,12 @@ async def count_message_tokens(request: Request) -> Response:
     principal = await caller(request, Operation.CHAT)
     body, _ = await read_body(request, CountTokensRequest)
     outcome = services_of(request).operations.messages.count(body, principal, request_id=trace_of(request).request_id)
-    told = orjson.loads(b"".join([piece async for piece in outcome.stream]))
+    told = orjson.loads(await while_connected(request.receive, _whole(outcome)))
     return json_response({"input_tokens": told["count"]})
+
+
+async def _whole(outcome: Outcome) -> bytes:
+    try:
+        return b"".join([piece async for piece in outcome.stream])
+    finally:
+        await outcome.stream.aclose()

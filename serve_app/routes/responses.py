@@ -12,6 +12,7 @@ from deployments.state.identity.principal import Principal
 from deployments.state.responses.values import Item, StoredTurn
 from serve_app.errors.api import BadRequest, NotFound, shorten
 from serve_app.http.admission import Ticket
+from serve_app.http.departure import while_connected
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.contract import Outcome
 from serve_app.operations.responses.events.writer import DONE, frame, new_id, usage_from_wire
@@ -240,7 +241,7 @@ async def _run(query: PromptQuery, request: Request, ticket: Ticket) -> Item:
     trace = trace_of(request)
     await reserve(ticket, trace, query.cost)
     try:
-        return await query.run()
+        return await while_connected(request.receive, query.run())
     finally:
         trace.usage = query.stream.summary.usage
         ticket.settle(trace.usage)

@@ -13,6 +13,7 @@ from deployments.state.identity.principal import Principal
 from deployments.state.vector_stores.rows import StoreMissing
 from serve_app.errors.api import BadRequest, NotFound
 from serve_app.http.admission import Ticket
+from serve_app.http.departure import while_connected
 from serve_app.operations.contract import Cost
 from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
 from serve_app.operations.vector_stores.service import VectorStoreService
@@ -108,7 +109,8 @@ async def search_store(request: Request) -> Response:
     principal, search = await search_caller(request, takes_ticket=True)
     async with await services_of(request).admission.admit(principal) as ticket:
         body = await parse_body(await request.body(), SearchRequest)
-        hits = await find_hits(search, principal, store_id_of(request), body, ticket, trace_of(request))
+        looking = find_hits(search, principal, store_id_of(request), body, ticket, trace_of(request))
+        hits = await while_connected(request.receive, looking)
     return json_response(results_to_wire(body.queries, hits))
 
 
