@@ -5,11 +5,30 @@ Fields that cannot change an answer here are accepted. Unknown ones are refused 
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from serve_app.schemas.anthropic.blocks import Block, Text, TextBlocks, Turns
-from serve_app.schemas.base import MAX_STOP_SEQUENCES, MaxTokens, ModelId, OperationRequest, TopP, WireModel
+from serve_app.schemas.base import (
+    MAX_STOP_SEQUENCES,
+    MaxTokens,
+    ModelId,
+    OperationRequest,
+    Refused,
+    TopP,
+    WireModel,
+    refusal,
+)
 from serve_app.schemas.tools import MAX_TOOLS, JsonSchema
+
+
+def _refuse_thread(value: object) -> None:
+    if value is not None:
+        raise refusal(
+            "unsupported_parameter",
+            "Unsupported parameter: '{param}' is not supported: no conversation is kept between two requests. Send "
+            "all of its messages each time.",
+        )
+
 
 ToolName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[a-zA-Z0-9_-]+$")]
 
@@ -120,6 +139,9 @@ class PromptedMessages(OperationRequest):
     cache_control: dict[str, Any] | None = None
     context_management: dict[str, Any] | None = None
     speed: Literal["standard", "fast"] | None = None
+
+    # Known, and refused when set.
+    thread: Annotated[Refused, AfterValidator(_refuse_thread)] = None
 
 
 class MessagesRequest(PromptedMessages):

@@ -273,3 +273,13 @@ async def test_what_the_service_ignores_is_dropped_from_messages_too(world):
     async with world.http() as http:
         assert (await http.post("/v1/messages/count_tokens", json=counted)).status_code == 200
     assert (await ask(world, unknown={"a": "b"})).status_code == 400
+
+
+async def test_a_client_is_told_that_conversations_are_not_kept(world):
+    """Its loop over tools then sends the whole conversation each time."""
+    refused = await ask(world, thread={"type": "create"})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["details"] == {"error_code": "thread_unsupported_request"}
+    assert "thread" in refused.json()["error"]["message"]
+    assert (await ask(world, thread=None)).status_code == 200
+    assert "details" not in (await ask(world, tempratur=1)).json()["error"]
