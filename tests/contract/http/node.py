@@ -14,6 +14,7 @@ from tests import needs
 
 PLACE = Path(__file__).parents[1] / "node"
 AGENTS = Path(__file__).parents[1] / "agents"
+MORE_AGENTS = Path(__file__).parents[1] / "more_agents"
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +30,13 @@ def agents() -> Path:
     """The folder of the coding agents' programs, once they are installed."""
     _install(AGENTS)
     return AGENTS / "node_modules" / ".bin"
+
+
+@pytest.fixture(scope="session")
+def more_agents() -> Path:
+    """The folder with more agents and the programs over libraries, once their packages are installed."""
+    _install(MORE_AGENTS)
+    return MORE_AGENTS
 
 
 @functools.cache

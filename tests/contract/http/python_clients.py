@@ -1,4 +1,4 @@
-"""The Python clients that need versions of packages that the service does not: an environment of their own."""
+"""The Python clients that need versions of packages that the service does not: environments of their own."""
 
 import asyncio
 import fcntl
@@ -13,39 +13,43 @@ import pytest
 from tests import needs
 
 PLACE = Path(__file__).parents[1] / "python_clients"
-_ENVIRONMENT = Path(sys.prefix) / "python-clients"
-_PYTHON = _ENVIRONMENT / "bin" / "python"
+_AIDER = Path(__file__).parents[1] / "aider"
 _UV = Path(sys.executable).with_name("uv")
 
 
 @pytest.fixture(scope="session")
 def python() -> Path:
     """The interpreter of an environment that has the clients."""
-    if not _install():
-        needs.uninstalled("uv could not install the Python clients")
-    return _PYTHON
+    return _programs(PLACE) / "python"
+
+
+@pytest.fixture(scope="session")
+def aider() -> Path:
+    """The program of aider, which pins a hundred packages."""
+    return _programs(_AIDER) / "aider"
 
 
 @functools.cache
-def _install() -> bool:
-    """Return whether exactly the pinned packages are installed; install them where they are not yet."""
-    wanted = PLACE / "requirements.txt"
-    installed = _ENVIRONMENT / "installed.txt"
+def _programs(place: Path) -> Path:
+    """Return the programs of a folder's environment, with exactly its pinned packages. Skip the test if that fails."""
+    wanted = place / "requirements.txt"
+    environment = Path(sys.prefix) / place.name.replace("_", "-")
+    installed, programs = environment / "installed.txt", environment / "bin"
     with wanted.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # Test processes may run side by side.
         if installed.exists() and installed.read_text() == wanted.read_text():
-            return True
+            return programs
         commands = (
-            [_UV, "venv", "--quiet", "--clear", "--python", sys.executable, _ENVIRONMENT],
-            [_UV, "pip", "sync", "--quiet", "--python", _PYTHON, wanted],
+            [_UV, "venv", "--quiet", "--clear", "--python", sys.executable, environment],
+            [_UV, "pip", "sync", "--quiet", "--python", programs / "python", wanted],
         )
         try:
             for command in commands:
                 subprocess.run(command, check=True, capture_output=True, timeout=180)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
-            return False
+            needs.uninstalled(f"uv could not install the packages of {place.name}")
         installed.write_text(wanted.read_text())
-        return True
+        return programs
 
 
 async def run_tests(python: Path, name: str, **environment: str) -> None:
