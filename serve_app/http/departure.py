@@ -13,11 +13,11 @@ Result = TypeVar("Result")
 class DepartureWatch:
     """Cancels an answer when its client disconnects; one task for each request."""
 
-    def __init__(self, receive: Receive, answering: asyncio.Task[None]) -> None:
+    def __init__(self, receive: Receive, answering: asyncio.Task[Any]) -> None:
         self.has_left = False
         self._task = asyncio.create_task(self._wait(receive, answering))
 
-    async def _wait(self, receive: Receive, answering: asyncio.Task[None]) -> None:
+    async def _wait(self, receive: Receive, answering: asyncio.Task[Any]) -> None:
         with suppress(Exception):  # A connection that fails is gone too.
             while (await receive())["type"] != "http.disconnect":
                 continue
