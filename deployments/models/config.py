@@ -10,6 +10,7 @@ from deployments.models.adapters import AdapterConfig, AdapterName
 from deployments.models.contract.engine import Adapter, ModelCard
 from deployments.models.fill_in_middle import FillInMiddle
 from deployments.models.price import PriceConfig
+from deployments.models.reasoning import Effort, reasoning_budgets
 from deployments.operations import MODEL_OPERATIONS, Operation, Task, operations_of
 
 RELEASED = 1767225600  # The default of `created`: the first day of 2026, so that it never changes.
@@ -57,6 +58,9 @@ class ModelConfig(Section):
         max_model_len: the context in tokens, here or in `engine_kwargs`.
         tool_parser: vLLM's parser of tool calls; without one the model offers no tools.
         reasoning_parser: vLLM's parser of reasoning.
+        reasoning_budgets: the budget of reasoning at each effort, in tokens, such as `{low: 2000, high: null}`; null
+            sets no bound. By default a sixteenth of the context for `minimal`, then an eighth, a quarter and a half, at
+            most 1,024, 4,096, 16,384 and 65,536 tokens; three quarters for `xhigh` and `max`, and 0 for `none`.
         chat_template: a template in place of the model's own.
         has_images: whether prompts may contain images.
         fill_in_middle: the tokens that mark the gap where a completion's `suffix` follows; without it, those of
@@ -111,6 +115,7 @@ class ModelConfig(Section):
     max_model_len: int | None = Field(default=None, ge=1)
     tool_parser: str | None = None
     reasoning_parser: str | None = None
+    reasoning_budgets: dict[Effort, Annotated[int, Field(ge=0, le=2**31 - 1)] | None] = {}
     chat_template: str | None = None
     has_images: bool = False
     fill_in_middle: FillInMiddle | None = None
@@ -154,6 +159,11 @@ class ModelConfig(Section):
     def context_tokens(self) -> int | None:
         """The model's context size in tokens."""
         return self.max_model_len or self.engine_kwargs.get("max_model_len")
+
+    @property
+    def budgets(self) -> dict[str, int]:
+        """The budget of reasoning by effort, in tokens."""
+        return reasoning_budgets(self.context_tokens or 0, self.reasoning_budgets)
 
     @property
     def is_kept_running(self) -> bool:

@@ -6,6 +6,7 @@ skips them: it goes from the engine's output straight to the client.
 
 import asyncio
 import time
+from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
@@ -24,6 +25,7 @@ from deployments.channel.server import Reply
 from deployments.models.contract.engine import payer_of
 from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer
 from deployments.replica.chat_answer import ChatAnswer
+from deployments.replica.efforts import Efforts
 from deployments.replica.logprobs import TokenBytes
 from deployments.replica.refusals import check_prompt_logprobs, refusal_of, refused
 from deployments.replica.resume.written import WrittenTokens
@@ -49,7 +51,9 @@ class ChatRunner:
         preparing: Preparing,
         model_id: str,
         adapters: Adapters | None = None,
+        budgets: Mapping[str, int] | None = None,
     ) -> None:
+        """`budgets` has the tokens of reasoning by effort."""
         self._engine = engine
         self._adapters = adapters
         self._schemas = schemas
@@ -60,6 +64,7 @@ class ChatRunner:
         self._preparing = preparing
         self._token_bytes = TokenBytes()
         self._has_reasoning = bool(serving.parser_cls and serving.parser_cls.reasoning_parser_cls)
+        self._efforts = Efforts(engine.vllm_config, budgets or {})
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
         """Carry out one request, or raise an `EngineError`."""
@@ -170,6 +175,8 @@ class ChatRunner:
                 self._serving.default_sampling_params,
             )
             params = request.to_sampling_params(max_tokens, self._serving.default_sampling_params)
+        if fields.get("thinking_token_budget") is None:
+            params.thinking_token_budget = self._efforts.budget_of(request)
         answer.forbid_calls(params)
         if answer.takes_steps:
             params.output_kind = RequestOutputKind.DELTA
@@ -207,6 +214,7 @@ class ChatRunner:
 
     def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> ChatCompletionRequest:
         move_tag(fields)
+        self._efforts.name(fields)
         fields["model"] = self._model_id
         fields["stream"] = header["stream"]
         if not header["stream"]:
@@ -268,5 +276,12 @@ def create_runner(context: RunnerContext) -> ChatRunner | None:
     serving = context.find_serving("chat")
     if serving is None:
         return None
-    compiler = context.start_compiler()
-    return ChatRunner(context.client, serving, compiler, context.preparing, context.model_id, context.adapters)
+    return ChatRunner(
+        context.client,
+        serving,
+        context.start_compiler(),
+        context.preparing,
+        context.model_id,
+        context.adapters,
+        context.budgets,
+    )

@@ -70,6 +70,7 @@ class ReplicaEngine:
             Preparing(notice),
             adapters,
             fill_in_middle=model.fill_in_middle,
+            budgets=model.budgets,
         )
         for operation in ENGINE_OPERATIONS:
             if (runner := create_runner(operation, context)) is not None:

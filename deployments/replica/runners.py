@@ -7,7 +7,7 @@ would otherwise load an evicted adapter in the middle of a step, where a failure
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -71,6 +71,8 @@ class RunnerContext:
     `find_serving` returns vLLM's own serving class by its short name, such as "chat"; None if the model has none.
     `client` is vLLM's engine. `start_compiler` starts the compiler that tries JSON schemas. `fill_in_middle` is the
     model's setting of that name.
+    `client` is vLLM's engine. `start_compiler` starts the compiler that tries JSON schemas. `budgets` has the
+    tokens of reasoning by effort.
     """
 
     model_id: str
@@ -80,6 +82,7 @@ class RunnerContext:
     preparing: Preparing
     adapters: Adapters | None = None
     fill_in_middle: FillInMiddle | None = None
+    budgets: Mapping[str, int] = field(default_factory=dict)
 
 
 def summary_of(usage: Usage, finish_reasons: list[str] | None = None, queued_s: float | None = None) -> dict[str, Any]:

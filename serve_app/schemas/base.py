@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, LiteralString
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Tag
 from pydantic_core import PydanticCustomError
 
+from deployments.models import reasoning
+
 MAX_STOP_SEQUENCES = 4
 MAX_STOP_CHARS = 1024
 MAX_LOGIT_BIASES = 300
@@ -195,8 +197,10 @@ Ignored = Annotated[dict[str, Any], Field(description="Accepted for compatibilit
 Refused = Annotated[Any, Field(json_schema_extra={"refused": True})]
 """A known field that is refused when it is set. The OpenAPI document leaves it out."""
 Effort = Annotated[
-    Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"],
-    Field(description="How much the model reasons before it answers, if it can reason."),
+    reasoning.Effort,
+    Field(
+        description="How much the model reasons before it answers, if it can reason: the model has a budget for each."
+    ),
 ]
 SafetyIdentifier = Annotated[str, Field(max_length=128, description="Accepted for compatibility; has no effect.")]
 User = Annotated[str, Field(description="Accepted for compatibility; has no effect.")]

@@ -8,6 +8,7 @@ from starlette.types import ASGIApp
 
 from deployments.models.config import deployment_name
 from deployments.models.contract.engine import ModelCard
+from deployments.models.reasoning import Effort
 from deployments.operations import Operation
 from serve_app.console.snippets import environment, programs
 from serve_app.console.visit import Visit
@@ -15,7 +16,6 @@ from serve_app.operations.registry import find_engine_operation
 from serve_app.operations.scopes import may_see
 from serve_app.routes import responses
 from serve_app.routes.generation import create_endpoint
-from serve_app.schemas.base import Effort
 from serve_app.telemetry.health import State, state_of
 
 create_chat = create_endpoint(find_engine_operation(Operation.CHAT))

@@ -31,6 +31,8 @@ Chat = dict[str, Any]
 BILLING = "x-anthropic-billing-header:"
 """How the first system block of Claude Code begins. Its number changes with each request, so a prompt that had it would
 never be in the prefix cache."""
+_USUAL_EFFORT = "high"
+"""In this dialect, leaving the effort out is the same."""
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _FUNCTION = re.compile(r"tools\[(\d+)\]\.function(?:\.parameters)?")
 _PARAMS = {
@@ -118,13 +120,12 @@ def _choice_of(request: MessagesRequest, *, has_tools: bool) -> Chat:
 
 
 def _reasoning_of(request: PromptedMessages) -> Chat:
-    wanted: Chat = {}
-    if request.output_config is not None and request.output_config.effort is not None:
-        wanted["reasoning_effort"] = request.output_config.effort
+    effort = request.output_config.effort if request.output_config is not None else None
     if request.thinking is None:
-        return wanted
+        return {} if effort is None else {"reasoning_effort": effort}
     if request.thinking.type == "disabled":
         return {"reasoning_effort": "none"}
+    wanted: Chat = {"reasoning_effort": effort or _USUAL_EFFORT}
     if request.thinking.budget_tokens is not None and isinstance(request, MessagesRequest):
         wanted["thinking_token_budget"] = request.thinking.budget_tokens
     return wanted

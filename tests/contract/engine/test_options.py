@@ -19,12 +19,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterw
 HELLO = [{"role": "user", "content": "hello there"}]
 
 
-def asker(engine, compiler):
+def asker(engine, compiler, **options):
     """Return what asks an engine for a chat, and returns the body or the chunks of the answer."""
     from deployments.replica.chat import ChatRunner
     from deployments.replica.scheduling.preparing import Preparing
 
-    runner = ChatRunner(engine.client, engine.serving, compiler, Preparing(), engine.model)
+    runner = ChatRunner(engine.client, engine.serving, compiler, Preparing(), engine.model, **options)
 
     def ask(*, stream=False, priority=0, salt="", **fields):
         reply = Collected()
@@ -505,13 +505,6 @@ def test_thoughts_are_hidden_and_still_counted(ask_trained):
     assert hidden["choices"][0]["logprobs"] is None
 
 
-def test_a_thought_ends_with_its_budget(ask_trained):
-    question = {"messages": [{"role": "user", "content": "What is 7 + 8?"}], "reasoning_effort": "low"}
-    free = ask_trained(**question, max_tokens=100)["usage"]["completion_tokens_details"]["reasoning_tokens"]
-    short = ask_trained(**question, max_tokens=100, thinking_token_budget=3)
-    assert 0 < short["usage"]["completion_tokens_details"]["reasoning_tokens"] <= 5 < free
-
-
 def test_text_that_looks_like_a_call_is_text_where_there_are_no_tools(ask_trained):
     for stream in (False, True):
         answer = ask_trained(structured_outputs={"regex": "Write <tool_call> to call"}, max_tokens=60, stream=stream)
@@ -535,40 +528,6 @@ def test_a_prompts_log_probabilities_are_shown_beside_a_form_and_tools(ask_train
 
 
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": CITY}}
-THOUGHT_OVER = {
-    "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SAID}}},
-    "tool": {"tools": [WEATHER], "tool_choice": "required"},
-    "regex": {"structured_outputs": {"regex": "[a-z]{2}-[0-9]{3}"}},
-}
-THINKING = {
-    "on": {"reasoning_effort": "low"},
-    "off": {},
-    "budgeted": {"reasoning_effort": "low", "thinking_token_budget": 4},
-}
-
-
-def said_in_form(form, message):
-    if form == "tool":
-        return all(set(json.loads(call["function"]["arguments"])) >= {"city"} for call in message["tool_calls"])
-    if form == "regex":
-        return re.fullmatch("[a-z]{2}-[0-9]{3}", message["content"]) is not None
-    return set(json.loads(message["content"])) == {"sure", "kind"}
-
-
-@pytest.mark.parametrize("thinking", THINKING)
-@pytest.mark.parametrize("form", THOUGHT_OVER)
-@pytest.mark.parametrize("tries", [1, pytest.param(30, marks=pytest.mark.exhaustive)])
-def test_a_form_and_a_thought_keep_apart(ask_trained, form, thinking, tries):
-    questions = ("What is 7 + 8?", "What is the weather in Tallinn?", "Who are you?")
-    for seed in range(tries):
-        messages = [{"role": "user", "content": questions[seed % 3]}]
-        options = {**THOUGHT_OVER[form], **THINKING[thinking], "n": 10, "temperature": 1.0, "seed": seed}
-        for choice in ask_trained(messages=messages, max_tokens=300, **options)["choices"]:
-            thought = choice["message"].get("reasoning_content") or ""
-            assert "{" not in thought
-            assert bool(thought) == (thinking != "off")
-            assert choice["finish_reason"] in ("stop", "tool_calls")
-            assert said_in_form(form, choice["message"]), choice
 
 
 def test_a_stream_waits_for_as_many_tokens_as_are_wanted(ask, greedy):

@@ -283,3 +283,20 @@ async def test_a_client_is_told_that_conversations_are_not_kept(world):
     assert "thread" in refused.json()["error"]["message"]
     assert (await ask(world, thread=None)).status_code == 200
     assert "details" not in (await ask(world, tempratur=1)).json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "effort", "budget"),
+    [
+        ({}, None, None),
+        ({"output_config": {"effort": "max"}}, "max", None),
+        ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}, "low", None),
+        ({"thinking": {"type": "enabled", "budget_tokens": 2048}}, "high", 2048),
+        ({"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}}, "none", None),
+    ],
+)
+async def test_how_much_the_model_reasons_is_an_effort_or_a_budget(world, asked, effort, budget):
+    world.chat.card = replace(world.chat.card, has_reasoning=True)
+    assert (await ask(world, **asked)).status_code == 200
+    sent = orjson.loads(world.chat.requests[-1].body)
+    assert (sent.get("reasoning_effort"), sent.get("thinking_token_budget")) == (effort, budget)

@@ -67,3 +67,9 @@ async def test_a_model_that_can_chat_leads_to_the_playground_and_each_to_its_pro
     assert "/console/playground?" not in embeddings
     assert "chat.completions.create" in chat
     assert "embeddings.create" in embeddings
+
+
+async def test_the_playground_offers_every_effort_by_its_name(world, browser):
+    text = await browser.read("/console/playground")
+    assert "<option>none</option><option>minimal</option><option>low</option>" in text
+    assert "Literal" not in text
