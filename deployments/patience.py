@@ -43,6 +43,14 @@ class Patience:
         ),
     ] = 0.25
 
+    summary_s: Annotated[
+        float,
+        Wait(
+            "The model, to write a part of the summary of its reasoning. Then the answer goes on without its rest.",
+            promised="guides/responses.md",
+        ),
+    ] = 10.0
+
     # A request, and the gatekeeper.
     away_after_s: Annotated[
         float,

@@ -109,7 +109,7 @@ def create_operations(
     if storage is not None:
         by_name[Operation.CHAT] = chat = ChatOperation(directory, salt, policies, ChatKeeper(storage).keep)
         preparation = Preparation(directory, storage, built_ins)
-        by_name[Operation.RESPONSES] = ResponseOperation(chat, preparation, storage, patience.response_begins_s)
+        by_name[Operation.RESPONSES] = ResponseOperation(chat, preparation, storage, patience)
     return Operations(by_name, ignored_by(clients or ClientsConfig(), built_ins or ()))
 
 

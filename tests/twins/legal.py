@@ -29,6 +29,7 @@ ORDERS = {
     "tool_search_output": r"",
     "mcp_list_tools": r"(in_progress ((completed|failed) )?)?",
 }
+_SUMMARY = "reasoning_summary"
 PARTS = {
     "output_text": ("response.output_text", "text"),
     "refusal": ("response.refusal", "refusal"),
@@ -112,8 +113,12 @@ def _item(events: list[dict[str, Any]], index: int) -> tuple[dict[str, Any], lis
     assert finished.get("status") in (("completed", "incomplete", "failed") if has_status else (None,))
     if item["type"] in ("message", "reasoning"):
         assert item["content"] == []
-        sealed = {name: finished[name] for name in ("encrypted_content",) if name in finished}
-        assert finished == {**item, "content": _parts(inner), "status": finished["status"], **sealed}
+        told = {name: finished[name] for name in ("encrypted_content",) if name in finished}
+        if item["type"] == "reasoning":
+            assert item["summary"] == []
+            told["summary"] = _summary([event for event in inner if _SUMMARY in event["type"]])
+            inner = [event for event in inner if _SUMMARY not in event["type"]]
+        assert finished == {**item, "content": _parts(inner), "status": finished["status"], **told}
     elif item["type"] == "function_call":
         assert item["arguments"] == ""
         *deltas, last = inner
@@ -125,6 +130,24 @@ def _item(events: list[dict[str, Any]], index: int) -> tuple[dict[str, Any], lis
     else:
         _check_tool(inner, finished)
     return finished, after
+
+
+def _summary(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the parts of a summary that events tell of."""
+    parts: list[dict[str, Any]] = []
+    while events:
+        assert events[0]["type"] == "response.reasoning_summary_part.added"
+        assert events[0]["part"] == {"type": "summary_text", "text": ""}
+        end = next(n for n, event in enumerate(events) if event["type"] == "response.reasoning_summary_part.done")
+        *deltas, finished = events[1:end]
+        assert {event["summary_index"] for event in events[: end + 1]} == {len(parts)}
+        assert {event["type"] for event in deltas} == {"response.reasoning_summary_text.delta"}
+        assert finished["type"] == "response.reasoning_summary_text.done"
+        assert finished["text"] == "".join(event["delta"] for event in deltas)
+        assert events[end]["part"] == {"type": "summary_text", "text": finished["text"]}
+        parts.append(events[end]["part"])
+        events = events[end + 1 :]
+    return parts
 
 
 def _check_tool(events: list[dict[str, Any]], finished: dict[str, Any]) -> None:

@@ -51,6 +51,10 @@ class Journal:
         self._written.append(orjson.dumps({"kind": kind, **fields}))
         self._num_written += 1
 
+    def end(self, usage: Usage | None, finish_reasons: list[str]) -> None:
+        """Add the end of an answer of the engine; one that failed has no reasons."""
+        self.write("ended", usage=asdict(usage) if usage is not None else None, finish_reasons=finish_reasons)
+
     def take_written(self) -> list[bytes]:
         """Return the entries that are new since the last time."""
         written, self._written = self._written, []
@@ -138,8 +142,11 @@ class _JournaledStream(GeneratedStream):
                     async for piece in pieces:
                         yield piece
                 return
-            except (Overloaded, EngineDied):
-                if num_tries == self._retries.max_tries:
+            except Exception as error:
+                if isinstance(error, RequestRejected) and not self._written:  # That is in the journal.
+                    raise
+                if not isinstance(error, Overloaded | EngineDied) or num_tries == self._retries.max_tries:
+                    self._journal.end(self.summary.usage, [])
                     raise
             await asyncio.sleep(self._retries.wait_s * num_tries)
 
@@ -169,10 +176,7 @@ class _JournaledStream(GeneratedStream):
             self.summary = stream.summary
         if last is not None:
             self._write(*last)
-        usage = self.summary.usage
-        self._journal.write(
-            "ended", usage=asdict(usage) if usage is not None else None, finish_reasons=self.summary.finish_reasons
-        )
+        self._journal.end(self.summary.usage, self.summary.finish_reasons)
         if last is not None:
             yield orjson.dumps(last[1])
 

@@ -14,7 +14,7 @@ from deployments.models.contract.engine import Engine, EngineStream
 from deployments.models.contract.errors import EngineError
 from deployments.models.contract.render import parse_events
 from deployments.operations import Operation
-from deployments.patience import USUAL
+from deployments.patience import USUAL, Patience
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import ApiError, BadRequest
 from serve_app.errors.translate import translate_engine_error
@@ -39,6 +39,7 @@ from serve_app.operations.responses.prompt.preparation import Preparation
 from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.run.answer import ResponseAnswer
 from serve_app.operations.responses.run.loop import ResponseRun
+from serve_app.operations.responses.run.summary import STYLES
 from serve_app.operations.responses.storage import Storage, items_of, without_opened_text
 from serve_app.operations.responses.tools.contract import ToolBounds
 from serve_app.schemas.base import estimate_tokens
@@ -140,16 +141,16 @@ class PromptQueries:
 
 
 class ResponseOperation:
-    """Creates responses over a chat operation; a stream begins after `begins_s` at the latest."""
+    """Creates responses over a chat operation."""
 
     name: Final = Operation.RESPONSES
     schema = ResponseRequest
 
     def __init__(
-        self, chat: ChatOperation, preparation: Preparation, storage: Storage, begins_s: float = USUAL.response_begins_s
+        self, chat: ChatOperation, preparation: Preparation, storage: Storage, patience: Patience = USUAL
     ) -> None:
         self.storage = storage
-        self._begins_s = begins_s
+        self._patience = patience
         self.queries = PromptQueries(chat, preparation, storage)
         self.preparation = preparation
         self._chat = chat
@@ -204,27 +205,33 @@ class ResponseOperation:
         return chat
 
     def cost_of_turn(self, turn: Turn, chat: GenerationChat) -> Cost:
-        """Return what a response may take, including the conversation that it continues and its summary."""
+        """Return what a response may take, including the conversation that it continues and summaries."""
         cost, most = cost_of(chat.body, turn.engine.card), turn.request.max_output_tokens
-        compaction = turn.compaction
-        if compaction is None or compaction.is_whole_response or not compaction.is_due(turn.messages):
+        compaction, more = turn.compaction, 0
+        if compaction is not None and compaction.is_whole_response:
             return cost
+        if compaction is not None and compaction.is_due(turn.messages):
+            more = SUMMARY_TOKENS
+        if turn.request.reasoning_summary is not None:
+            reasoning = min(most or cost.max_completion_tokens, cost.max_completion_tokens)
+            more += STYLES[turn.request.reasoning_summary].most_tokens(reasoning, turn.engine.card.max_model_len)
         return replace(
             cost,
-            completion_tokens=None if most is None else SUMMARY_TOKENS + most,
-            max_completion_tokens=SUMMARY_TOKENS + cost.max_completion_tokens,
+            completion_tokens=None if most is None else most + more,
+            max_completion_tokens=cost.max_completion_tokens + more,
         )
 
     def start(self, turn: Turn, chat: GenerationChat | None = None) -> ResponseRun:
         """Return the run of a response, not begun yet; `chat` is that of its first generation, if there is one."""
-        return ResponseRun(turn, self._chat, self._bounds, self.storage.clock, chat)
+        return ResponseRun(turn, self._chat, self._bounds, self.storage.clock, chat, patience=self._patience)
 
     def start_journaled(
         self, turn: Turn, journal: Journal, retries: RetryPolicy, emitted: EmittedEvents | None = None
     ) -> ResponseRun:
         """Return a run that another process can continue; it continues after the `emitted` events."""
         turn = replace(turn, engine=JournaledEngine(turn.engine, journal, retries))
-        return ResponseRun(turn, self._chat, self._bounds, self.storage.clock, journal=journal, emitted=emitted)
+        run = (turn, self._chat, self._bounds, self.storage.clock)
+        return ResponseRun(*run, journal=journal, emitted=emitted, patience=self._patience)
 
     def answer(self, turn: Turn, chat: GenerationChat | None, on_failure: Callable[[], None]) -> ResponseAnswer:
         """Return the answer to a response that runs in the foreground; `on_failure` is called if it fails."""
@@ -237,7 +244,7 @@ class ResponseOperation:
             self.storage.responses,
             is_stream=turn.request.is_stream,
             on_failure=on_failure,
-            begins_s=self._begins_s,
+            begins_s=self._patience.response_begins_s,
         )
 
     async def read_items(self, items: Sequence[Item], principal: Principal, param: str) -> list[Item]:

@@ -18,10 +18,10 @@ from deployments.models.contract.events import (
     ToolCallStart,
 )
 from deployments.state.responses.values import StoredTurn
-from serve_app.operations.responses.events.items import RecordedItems, Status
+from serve_app.operations.responses.events.items import MODELS_OWN, RecordedItems, Status
 from serve_app.operations.responses.events.server_call import FieldInWriting
 from serve_app.operations.responses.events.state import ResponseState
-from serve_app.operations.responses.events.writer import Item, usage_from_wire
+from serve_app.operations.responses.events.writer import Item, type_of, usage_from_wire
 from serve_app.operations.responses.journal import EmittedEvents
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 from serve_app.schemas.tools import called_name
@@ -35,11 +35,12 @@ def replay(turn: StoredTurn) -> list[bytes]:
     """Return the events of a foreground response, as they were streamed or would have been."""
     final = turn.response
     items = RecordedItems(
-        [item for item in final["output"] if item["type"] in _READERS],
+        [item for item in final["output"] if item["type"] in MODELS_OWN],
         [item["encrypted_content"] for item in final["output"] if "encrypted_content" in item],
     )
     begun = {**final, **_NOT_YET, "error": None, "incomplete_details": None}
-    state = ResponseState(begun, items, clock=lambda: final["completed_at"] or 0)
+    shows = all(item["content"] for item in final["output"] if item["type"] == "reasoning")
+    state = ResponseState(begun, items, clock=lambda: final["completed_at"] or 0, shows_reasoning=shows)
     annotations = [part["annotations"] for part in _texts_of(final["output"])]
     state.use_tools({}, cite=lambda _: annotations.pop(0), follow=lambda _: None)
     state.use_functions(_namespaces_of(final["output"]))
@@ -47,14 +48,15 @@ def replay(turn: StoredTurn) -> list[bytes]:
     for item, cuts in zip(final["output"], turn.cuts, strict=True):
         if _is_silence(item, cuts):
             continue  # `_end` adds it.
-        events += _replay_tool(state, item, cuts) if item["type"] not in _READERS else _replay_item(state, item, cuts)
+        events += _REPLAYERS.get(item["type"], _replay_tool)(state, item, cuts)
     state.usage = usage_from_wire(final["usage"])
     return events + _end(state, final)
 
 
 def reopen(response: Item, events: Sequence[bytes]) -> ResponseState:
     """Return the state of a response after these events, complete enough to end it."""
-    state = ResponseState(response, EmittedEvents(events).items())
+    shows = any(type_of(event) == b"response.reasoning_text.delta" for event in events)
+    state = ResponseState(response, EmittedEvents(events).items(), shows_reasoning=shows)
     state.begin(queued=bool(response["background"]))
     read = [orjson.loads(event) for event in events]
     state.use_functions(_namespaces_of(event["item"] for event in read if "item" in event))
@@ -99,7 +101,9 @@ def _reopen_item(state: ResponseState, event: Item) -> Any:
     item = event["item"]
     if item["type"] == "function_call":
         return state.take([ToolCallStart("tool_call", 0, event["output_index"], item["call_id"], _called(item))])
-    if item["type"] in _READERS:
+    if item["type"] == "reasoning":
+        return state.open_reasoning()
+    if item["type"] == "message":
         return None
     return state.open_tool(item, FieldInWriting(item, *_WRITTEN[item["type"]]) if item["type"] in _WRITTEN else None)
 
@@ -109,6 +113,8 @@ _REOPENERS: dict[str, Callable[[ResponseState, Item], Any]] = {
     "response.output_item.added": _reopen_item,
     "response.output_text.delta": _reopen_text,
     "response.reasoning_text.delta": lambda state, event: state.take([ReasoningDelta("reasoning", 0, event["delta"])]),
+    "response.reasoning_summary_text.delta": lambda state, event: state.open_reasoning()[1].summarize(event["delta"]),
+    "response.reasoning_summary_part.done": lambda state, event: state.open_reasoning()[1].end_part(),
     "response.function_call_arguments.delta": lambda state, event: state.take(
         [ToolArgumentsDelta("tool_arguments", 0, event["output_index"], event["delta"])]
     ),
@@ -121,6 +127,20 @@ def _replay_item(state: ResponseState, item: Item, cuts: list[Any]) -> list[byte
     return events + state.close_item(cast(Status, item["status"]))
 
 
+def _replay_reasoning(state: ResponseState, item: Item, cuts: list[Any]) -> list[bytes]:
+    ((lengths, *rest),) = cuts
+    events, opened = state.open_reasoning()
+    text = "".join(part["text"] for part in item["content"])
+    deltas, shown = list(_cut(text, lengths)), 0
+    for (num_before, pieces), part in zip(rest[0] if rest else [], item["summary"], strict=True):
+        events += [event for delta in deltas[shown:num_before] for event in opened.delta(delta)]
+        events += [event for piece in _cut(part["text"], pieces) for event in opened.summarize(piece)]
+        events += opened.end_part()
+        shown = num_before
+    events += [event for delta in deltas[shown:] for event in opened.delta(delta)]
+    return events + state.close_item(cast(Status, item["status"]))
+
+
 def _replay_tool(state: ResponseState, item: Item, cuts: list[Any]) -> list[bytes]:
     begun, *own_events = cuts
     opened, events = state.open_tool(dict(begun))
@@ -129,12 +149,6 @@ def _replay_tool(state: ResponseState, item: Item, cuts: list[Any]) -> list[byte
         events += [opened.write_event(kind, **one) for one in many]
     opened.finish(item)
     return events + state.close_item()
-
-
-def _read_reasoning(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
-    (part,), ((lengths, *_),) = item["content"], cuts
-    for text in _cut(part["text"], lengths):
-        yield [ReasoningDelta("reasoning", 0, text)]
 
 
 def _read_message(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
@@ -173,7 +187,12 @@ def _cut(whole: Any, lengths: Iterable[int]) -> Iterable[Any]:
         start += length
 
 
-_READERS = {"message": _read_message, "reasoning": _read_reasoning, "function_call": _read_call}
+_READERS = {"message": _read_message, "function_call": _read_call}
+_REPLAYERS: dict[str, Callable[[ResponseState, Item, list[Any]], list[bytes]]] = {
+    "message": _replay_item,
+    "function_call": _replay_item,
+    "reasoning": _replay_reasoning,
+}
 
 
 def _texts_of(items: Sequence[Item]) -> list[Item]:

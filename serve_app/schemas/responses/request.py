@@ -56,7 +56,8 @@ class Reasoning(WireModel):
     """How much the model reasons before it answers.
 
     Args:
-        summary: accepted for compatibility; reasoning is returned as it is.
+        summary: adds a summary of the reasoning, which the model writes: `concise` in a few sentences, `detailed` step
+            by step; `auto` is `concise`.
         generate_summary: the older name of `summary`.
         context: accepted for compatibility; has no effect.
         mode: accepted for compatibility; has no effect.
@@ -238,6 +239,11 @@ class ResponseRequest(SamplingOptions, PromptedRequest):
     def is_compaction(self) -> bool:
         """Whether only a compaction of the conversation is asked for."""
         return isinstance(self.input, list) and bool(self.input) and isinstance(self.input[-1], CompactionTrigger)
+
+    @property
+    def reasoning_summary(self) -> Literal["auto", "concise", "detailed"] | None:
+        """The kind of summary of the reasoning that the client asks for, if any."""
+        return None if self.reasoning is None else self.reasoning.summary or self.reasoning.generate_summary
 
     @property
     def wants_logprobs(self) -> bool:

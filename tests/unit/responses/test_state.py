@@ -19,6 +19,7 @@ from deployments.models.contract.events import (
 from deployments.state.responses.values import StoredTurn
 from serve_app.operations.containers.writing import CodeInWriting
 from serve_app.operations.responses.events.items import NewItems
+from serve_app.operations.responses.events.reasoning import OpenReasoning
 from serve_app.operations.responses.events.state import ResponseState
 from serve_app.operations.responses.events.writer import DONE, frame, type_of
 from serve_app.operations.responses.replay import reopen, replay
@@ -36,17 +37,17 @@ class NumberedItems(NewItems):
         return f"{prefix}_{next(self._numbers)}"
 
 
-def state(server_tools=()) -> ResponseState:
+def state(server_tools=(), **options) -> ResponseState:
     response: dict[str, Any] = {"id": "resp_1", "output": [], "usage": None, "completed_at": None, "error": None}
     response["incomplete_details"] = None
-    machine = ResponseState(response, NumberedItems(), lambda: 1_700_000_000.5)
+    machine = ResponseState(response, NumberedItems(), lambda: 1_700_000_000.5, **options)
     machine.use_tools({name: name for name in server_tools}, lambda text: [], lambda name: None)
     return machine
 
 
-def following(server_tools=("run",)) -> ResponseState:
+def following(server_tools=("run",), **options) -> ResponseState:
     """Return a state that shows the calls of `run` or `c` while they are written, as code."""
-    machine = state()
+    machine = state(**options)
     numbers = count()
 
     def follow(name):
@@ -290,14 +291,17 @@ STEPS = st.lists(
         st.tuples(
             st.sampled_from(["generation", "tool", "tell", "close", "later", "fail", "cancel", "end"]), st.none()
         ),
+        st.tuples(st.sampled_from(["summarize", "part"]), TEXTS),
     ),
     max_size=25,
 )
 
 
-@given(steps=STEPS, is_queued=st.booleans(), is_begun=st.booleans(), num_seen=st.integers(0, 99))
-def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, is_begun, num_seen):  # noqa: C901
-    machine = following(("s", "c"))
+@given(steps=STEPS, is_queued=st.booleans(), is_begun=st.booleans(), shows=st.booleans(), num_seen=st.integers(0, 99))
+def test_any_sequence_is_legal_and_folds_to_the_final_object(  # noqa: C901
+    steps, is_queued, is_begun, shows, num_seen
+):
+    machine = following(("s", "c"), shows_reasoning=shows)
     written = machine.begin(queued=is_queued)
     if is_queued and not is_begun:
         written += machine.cancel()
@@ -308,7 +312,12 @@ def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, i
     for step, said in steps:
         marks.append(len(written))
         if machine.has_ended:
-            assert not machine.take(said or []) + machine.end() + machine.fail("server_error", "x") + machine.cancel()
+            assert (
+                not machine.take(said if step == "take" else [])
+                + machine.end()
+                + machine.fail("server_error", "x")
+                + machine.cancel()
+            )
             continue
         match step:
             case "take":
@@ -322,6 +331,10 @@ def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, i
                 number = machine._writer.number
                 tool, events = machine.open_tool({"id": f"xx_{number}", "type": "other_call", "status": "in_progress"})
                 written += events
+            case "summarize" if isinstance(machine._open, OpenReasoning):
+                written += machine._open.summarize(said)
+            case "part" if isinstance(machine._open, OpenReasoning):
+                written += machine._open.end_part()
             case "tell" if tool is not None:
                 written.append(tool.write_event("response.other_call.working"))
             case "later":

@@ -63,7 +63,7 @@ Cite = Callable[[str], list[Item]]
 
 
 class OpenText:
-    """A message or a reasoning item, with one part.
+    """A message, with one part.
 
     Once closed, `cuts` has the lengths of the part's deltas, and how many log probabilities each had.
     """
@@ -73,19 +73,15 @@ class OpenText:
         writer: EventWriter,
         item: Item,
         output_index: int,
-        seal_reasoning: Callable[[str], str | None],
         cite: Cite,
     ) -> None:
         self.item = item
         self.cuts: list[Any] = []
         self._writer = writer
         self._output_index = output_index
-        self._seal_reasoning = seal_reasoning
         self._cite = cite
-        self._is_message = item["type"] == "message"
-        self._kind = "response.output_text" if self._is_message else "response.reasoning_text"
         self._place = {"item_id": item["id"], "output_index": output_index, "content_index": 0}
-        self._write_delta = writer.deltas(f"{self._kind}.delta", logprobs=self._is_message, **self._place)
+        self._write_delta = writer.deltas("response.output_text.delta", logprobs=True, **self._place)
         self._pieces: list[str] = []
         self._tokens: list[int] = []
         self._logprobs: list[Any] = []
@@ -107,28 +103,21 @@ class OpenText:
         return self._write_delta(text, [_delta_logprob(token) for token in logprobs])
 
     def _part(self, text: str) -> Item:
-        if self._is_message:
-            return {"type": "output_text", "text": text, "annotations": [], "logprobs": self._logprobs}
-        return {"type": "reasoning_text", "text": text}
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": self._logprobs}
 
     def close(self, status: Status) -> list[bytes]:
         """Return the events that end the part and the item."""
         text = "".join(self._pieces)
         part = self._part(text)
-        done: dict[str, Any] = {"text": text}
-        events: list[bytes] = []
-        if self._is_message:
-            done["logprobs"] = [_delta_logprob(token) for token in self._logprobs]
-            events = self._annotate(part, text)
-        elif (sealed := self._seal_reasoning(text)) is not None:
-            self.item["encrypted_content"] = sealed
+        done = {"text": text, "logprobs": [_delta_logprob(token) for token in self._logprobs]}
+        events = self._annotate(part, text)
         self.item["content"].append(part)
         self.item["status"] = status
         lengths = [len(piece) for piece in self._pieces]
         self.cuts.append([lengths, self._tokens] if self._logprobs else [lengths])
         return [
             *events,
-            self._writer.write(f"{self._kind}.done", **self._place, **done),
+            self._writer.write("response.output_text.done", **self._place, **done),
             self._writer.write("response.content_part.done", **self._place, part=part),
             self._writer.write("response.output_item.done", output_index=self._output_index, item=self.item),
         ]

@@ -28,6 +28,7 @@ from serve_app.operations.responses.events.items import (
     message_item,
     reasoning_item,
 )
+from serve_app.operations.responses.events.reasoning import OpenReasoning
 from serve_app.operations.responses.events.server_call import Follow, OpenTool, ServerCall, WrittenCall
 from serve_app.operations.responses.events.writer import EventWriter, Item, new_id, usage_to_wire
 from serve_app.schemas.responses.functions import ClientBuiltIn
@@ -45,11 +46,17 @@ class ResponseState:
     A call of one of the service's functions, which `use_tools` names, becomes an entry of `calls` instead of an item.
     If the first call of a generation is shown while the model writes it, it becomes an item too, which stays open until
     the call is carried out; the model's output after it waits for `take_later`. `new_items` gives each item its id and
-    seal. Once the response has ended, every method returns no events.
+    seal; with `shows_reasoning` the client sees the text of reasoning. Once the response has ended, every method
+    returns no events.
     """
 
     def __init__(
-        self, response: Item, new_items: NewItems | None = None, clock: Callable[[], float] = time.time
+        self,
+        response: Item,
+        new_items: NewItems | None = None,
+        clock: Callable[[], float] = time.time,
+        *,
+        shows_reasoning: bool = True,
     ) -> None:
         self.response = response
         self.usage = Usage()
@@ -58,6 +65,7 @@ class ResponseState:
         self.has_ended = False
         self._new_items = new_items or NewItems()
         self._clock = clock
+        self._shows_reasoning = shows_reasoning
         self._function_names = _NO_TOOLS
         self._in_namespaces: Mapping[str, tuple[str, str]] = _NO_TOOLS
         self._client_built_ins: Mapping[str, type[ClientBuiltIn]] = _NO_TOOLS
@@ -65,7 +73,7 @@ class ResponseState:
         self._writer = EventWriter()
         self.cuts: list[Any] = []
         self.items: list[Item] = []
-        self._open: OpenText | OpenCall | BuiltInCall | OpenTool | None = None
+        self._open: OpenText | OpenReasoning | OpenCall | BuiltInCall | OpenTool | None = None
         self._call: int | None = None
         self._server_calls: dict[int, ServerCall] = {}
         self._follow: Follow = lambda _: None
@@ -132,8 +140,9 @@ class ResponseState:
             case "text":
                 following = events[position + 1] if position + 1 < len(events) else None
                 return self._take_text(event.text, following.content if isinstance(following, Logprobs) else None)
-            case "reasoning":
-                return self._take_text(event.text, is_reasoning=True)
+            case "reasoning" if event.text:
+                written, opened = self.open_reasoning()
+                return written + opened.delta(event.text)
             case "tool_call":
                 return self._open_call(event.call, event.id, event.name)
             case "tool_arguments":
@@ -154,22 +163,28 @@ class ResponseState:
                 written += self._take(later, position)
         return written if self._followed is not None else written + self.close_item(status)
 
-    def _take_text(self, text: str, logprobs: list[Any] | None = None, *, is_reasoning: bool = False) -> list[bytes]:
+    def _take_text(self, text: str, logprobs: list[Any] | None = None) -> list[bytes]:
         if not text and not logprobs:
             return []
-        kind: Literal["message", "reasoning"] = "reasoning" if is_reasoning else "message"
         events: list[bytes] = []
         opened = self._open
-        if not isinstance(opened, OpenText) or opened.item["type"] != kind:
+        if not isinstance(opened, OpenText):
             events = self.close_item()
-            opened = self._open = self._new_text(kind)
+            opened = self._open = self._new_message()
             events += opened.begin()
         return [*events, opened.delta(text, logprobs)]
 
-    def _new_text(self, kind: Literal["message", "reasoning"]) -> OpenText:
-        new_id = self._new_items.new_id
-        item = reasoning_item(new_id) if kind == "reasoning" else message_item(new_id)
-        return OpenText(self._writer, item, len(self.items), self._new_items.seal_reasoning, self._cite)
+    def open_reasoning(self) -> tuple[list[bytes], OpenReasoning]:
+        """Begin a reasoning item unless one is open; return its first events, and the item."""
+        if isinstance(self._open, OpenReasoning):
+            return [], self._open
+        events, new = self.close_item(), self._new_items
+        place = reasoning_item(new.new_id), len(self.items)
+        opened = self._open = OpenReasoning(self._writer, *place, new.seal_reasoning, shows_text=self._shows_reasoning)
+        return events + opened.begin(), opened
+
+    def _new_message(self) -> OpenText:
+        return OpenText(self._writer, message_item(self._new_items.new_id), len(self.items), self._cite)
 
     def _open_call(self, call: int, call_id: str, name: str) -> list[bytes]:
         events = self.close_item()
@@ -287,7 +302,7 @@ class ResponseState:
         return self._end("completed")
 
     def _say_nothing(self) -> list[bytes]:
-        opened = self._open = self._new_text("message")
+        opened = self._open = self._new_message()
         return [*opened.begin(), *self.close_item()]
 
     def fail(self, code: ErrorCode, message: str) -> list[bytes]:

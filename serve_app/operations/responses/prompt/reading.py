@@ -86,7 +86,9 @@ class PromptReader:
         before: list[Item] = []
         runs: dict[str, ServerRun] = {}
         if remembered is not None and request.previous_response_id == remembered.response_id:
-            before, runs = remembered.items, remembered.runs
+            # Those that were opened before stay so: each item is opened once.
+            before = [await self._opened(principal.account, item) for item in remembered.items]
+            runs = remembered.runs
         elif principal.retention == "strict":
             _refuse_stored(request.previous_response_id, conversation_id)
         elif request.previous_response_id is not None:

@@ -11,7 +11,7 @@ from serve_app.operations.responses.prompt.compaction import Compaction
 from serve_app.operations.responses.prompt.history import Message, ServerRun
 from serve_app.operations.responses.tools.tool_set import ToolSet
 from serve_app.operations.responses.tools.wire import tool_to_wire
-from serve_app.schemas.responses.request import Reasoning, ResponseRequest
+from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.schemas.responses.text import JsonSchemaFormat, TextConfig
 
 
@@ -76,7 +76,10 @@ def create_response(request: ResponseRequest, response_id: str, model: str, crea
         "parallel_tool_calls": request.parallel_tool_calls is not False,
         "previous_response_id": request.previous_response_id,
         "prompt_cache_key": request.prompt_cache_key,
-        "reasoning": _reasoning_to_wire(request.reasoning),
+        "reasoning": {
+            "effort": request.reasoning.effort if request.reasoning is not None else None,
+            "summary": request.reasoning_summary,
+        },
         "safety_identifier": request.safety_identifier,
         "service_tier": "default",
         "store": stored,
@@ -94,12 +97,6 @@ def create_response(request: ResponseRequest, response_id: str, model: str, crea
         "metadata": request.metadata or {},
         "conversation": {"id": request.conversation_id} if request.conversation_id else None,
     }
-
-
-def _reasoning_to_wire(reasoning: Reasoning | None) -> Item:
-    if reasoning is None:
-        return {"effort": None, "summary": None}
-    return {"effort": reasoning.effort, "summary": reasoning.summary or reasoning.generate_summary}
 
 
 def _or(value: float | None, default: float) -> float:

@@ -13,6 +13,7 @@ from deployments.models.contract.engine import EngineStream, ToolUse, Usage
 from deployments.models.contract.errors import EngineError, RequestRejected
 from deployments.models.contract.events import Event
 from deployments.models.contract.render import parse_events
+from deployments.patience import USUAL, Patience
 from deployments.state.responses.values import StoredTurn
 from serve_app.errors.api import SERVER_ERROR_MESSAGE, ApiError
 from serve_app.errors.translate import translate_engine_error
@@ -30,6 +31,8 @@ from serve_app.operations.responses.prompt.dialect import (
 )
 from serve_app.operations.responses.prompt.history import drop_oldest_turns, message_tokens
 from serve_app.operations.responses.prompt.turn import Turn
+from serve_app.operations.responses.run.asking import ask
+from serve_app.operations.responses.run.summary import STYLES, ReasoningSummary
 from serve_app.operations.responses.run.tool_calls import ToolCalls, count_tool_use
 from serve_app.operations.responses.storage import without_opened_text
 from serve_app.operations.responses.tools.contract import ToolBounds
@@ -63,11 +66,19 @@ class ResponseRun:
         first_chat: GenerationChat | None = None,
         journal: Journal | None = None,
         emitted: EmittedEvents | None = None,
+        patience: Patience = USUAL,
     ) -> None:
         self.turn = turn
-        self.state = ResponseState(turn.response, (emitted or EmittedEvents()).items(turn.seal_reasoning), clock)
+        journal, wanted = journal or Journal(), turn.request.reasoning_summary
+        new_items = (emitted or EmittedEvents()).items(turn.seal_reasoning)
+        # A client that gets a summary, and the reasoning sealed, need not get it as text too.
+        shows_reasoning = wanted is None or turn.seal_reasoning is None
+        self.state = ResponseState(turn.response, new_items, clock, shows_reasoning=shows_reasoning)
+        self._summary = (
+            ReasoningSummary(STYLES[wanted], turn, chat, self.state, journal, patience.summary_s) if wanted else None
+        )
         self._tools = turn.tools
-        self._calls = ToolCalls(self.state, journal or Journal(), bounds, turn.request.max_tool_calls, turn.request_id)
+        self._calls = ToolCalls(self.state, journal, bounds, turn.request.max_tool_calls, turn.request_id)
         self.runs = self._calls.runs
         self._use_tools()
         self._chat = chat
@@ -299,23 +310,20 @@ class ResponseRun:
             async for events in batches:
                 if self._tools.names:
                     self._generation.text += [event.text for event in events if event.kind == "text"]
-                yield self.state.take(events)
+                if self._summary is None:
+                    yield self.state.take(events)
+                else:
+                    async with aclosing(self._summary.take(events)) as written:
+                        async for batch in written:
+                            yield batch
                 if self.state.has_ended:
                     return
 
     async def _ask(self, chat: GenerationChat) -> AsyncGenerator[Sequence[Event]]:
         """Yield the events of the model's answer to a chat."""
-        turn = self.turn
         self._num_generations += 1
-        self._stream = stream = self._chat.run_as_events(
-            turn.engine,
-            chat.body,
-            chat.raw,
-            turn.principal,
-            request_id=f"{turn.request_id}-{self._num_generations}" if self._num_generations > 1 else turn.request_id,
-            priority=turn.priority,
-            service_tier=turn.service_tier,
-        )
+        name = f"-{self._num_generations}" if self._num_generations > 1 else ""
+        self._stream = stream = ask(self.turn, self._chat, chat, name)
         self._tools.begin_check()  # The model is asked first.
         try:
             async for piece in stream:
