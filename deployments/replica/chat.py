@@ -35,6 +35,7 @@ from deployments.replica.schemas.budget import SchemaCompiler
 from deployments.replica.schemas.requested import forms_to_compile, held_to
 from deployments.replica.structural_tags import answer_of, calls_or_answer, has_either, move_tag, on_lines
 from deployments.replica.submit import generate
+from deployments.replica.tokenized import OWNER
 
 _HARDLY = -20.0
 """The logarithm of a probability of one in half a billion."""
@@ -68,6 +69,7 @@ class ChatRunner:
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
         """Carry out one request, or raise an `EngineError`."""
+        OWNER.set(header["cache_salt"])
         fields = orjson.loads(body)
         lora = await find_lora(self._adapters, header)
         account, _ = payer_of(header["cache_salt"])

@@ -27,6 +27,7 @@ from deployments.replica.runners import Adapters, RunnerContext, create_runner
 from deployments.replica.scheduling.preparing import Notice, Preparing
 from deployments.replica.schemas.budget import SchemaCompiler, describe_tokenizer
 from deployments.replica.submit import StallWatch
+from deployments.replica.tokenized import remember_parts
 
 # CPU time per new schema: length bounds over a vocabulary of 100,000 tokens take 2 s, hostile schemas far more.
 SCHEMA_CPU_S = 5
@@ -57,6 +58,7 @@ class ReplicaEngine:
         self._schemas: SchemaCompiler | None = None
         self._schemas_start: asyncio.Task[None] | None = None
         self.runners: dict[str, Runner] = {}
+        remember_parts(client.renderer)  # Before the others, which decide what it gets.
         cut_long_prompts(client.renderer, least_answer=int(model.task == "generate"))
         prepare_short_at_once(client.renderer)
         keep_named_arguments(client.renderer)

@@ -14,6 +14,7 @@ from deployments.channel.server import Reply
 from deployments.models.contract.engine import Usage
 from deployments.replica.refusals import refusal_of, refused
 from deployments.replica.runners import RunnerContext, end_with, summary_of
+from deployments.replica.tokenized import OWNER
 
 
 class TokenizeRunner:
@@ -25,6 +26,7 @@ class TokenizeRunner:
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
         """Carry out one request, or raise an `EngineError`."""
+        OWNER.set(header["cache_salt"])
         fields = {name: value for name, value in orjson.loads(body).items() if value is not None}
         param = "messages" if "messages" in fields else "prompt"
         for name in ("reasoning_effort", "user"):

@@ -65,6 +65,7 @@ def running_engine(source, *, reasoning_parser="", **options):
         prepare_short_at_once,
     )
     from deployments.replica.scheduling.preparing import Notice
+    from deployments.replica.tokenized import remember_parts
 
     arguments = AsyncEngineArgs(
         **{
@@ -102,6 +103,7 @@ def running_engine(source, *, reasoning_parser="", **options):
         tasks = await client.get_supported_tasks()
         namespace = argparse.Namespace(**(vars(frontend) | vars(arguments)))
         await init_app_state(client, state=state, args=namespace, supported_tasks=tasks)
+        remember_parts(client.renderer)
         cut_long_prompts(client.renderer, least_answer=int("generate" in tasks))
         prepare_short_at_once(client.renderer)
         keep_named_arguments(client.renderer)
