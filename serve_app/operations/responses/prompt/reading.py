@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from deployments.state.encryption.vault import AccountTokens
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.values import (
     MAX_READ_BYTES,
@@ -87,7 +88,7 @@ class PromptReader:
         runs: dict[str, ServerRun] = {}
         if remembered is not None and request.previous_response_id == remembered.response_id:
             # Those that were opened before stay so: each item is opened once.
-            before = [await self._opened(principal.account, item) for item in remembered.items]
+            before = await self._opened(principal.account, remembered.items)
             runs = remembered.runs
         elif principal.retention == "strict":
             _refuse_stored(request.previous_response_id, conversation_id)
@@ -130,8 +131,7 @@ class PromptReader:
         except TooMuchToRead:
             raise _too_large("previous_response_id") from None
         runs = {item_id: ServerRun(*run) for turn in turns for item_id, run in turn.runs.items()}
-        items = [item for turn in turns for item in turn.items]
-        return [await self._opened(account, item) for item in items], runs
+        return await self._opened(account, [item for turn in turns for item in turn.items]), runs
 
     async def _conversation(self, account: str, conversation_id: str) -> list[Item]:
         try:
@@ -142,7 +142,7 @@ class PromptReader:
             ) from None
         except TooMuchToRead:
             raise _too_large("conversation") from None
-        return [await self._opened(account, item) for item in items]
+        return await self._opened(account, items)
 
     async def resolve(self, principal: Principal, items: Sequence[Item], name: str = "input") -> list[Item]:
         """Return items with references resolved and compactions opened.
@@ -171,24 +171,36 @@ class PromptReader:
                         param=f"{name}[{index}].id",
                     )
                 item = found[item["id"]]
-            resolved.append(await self._opened(principal.account, item))
-        return resolved
+            resolved.append(item)
+        return await self._opened(principal.account, resolved)
 
-    async def _opened(self, account: str, item: Item) -> Item:
-        """Return an item with its sealed content opened for the model.
+    async def _opened(self, account: str, items: Sequence[Item]) -> list[Item]:
+        """Return items with their sealed content opened for the model."""
+        if not any(map(_is_sealed, items)):
+            return list(items)
+        tokens = await self._storage.sealer.of(account)
+        return [_open(item, tokens) if _is_sealed(item) else item for item in items]
 
-        Agents bring conversations from other services. What was not sealed here is left out, and of reasoning the
-        summary stays.
-        """
-        token = item.get("encrypted_content") if item["type"] in _SEALED else None
-        if token is None or (item["type"] == "reasoning" and item.get("content")):
-            return item
-        text = (await self._storage.sealer.of(account)).open(token)
-        if item["type"] == "compaction":
-            return {**item, "text": _UNREADABLE if text is None else text}
-        if text is None:
-            return {name: value for name, value in item.items() if name != "encrypted_content"}
-        return {**item, "content": [{"type": "reasoning_text", "text": text}]}
+
+def _is_sealed(item: Item) -> bool:
+    """Return whether an item has content that is only readable once it is opened."""
+    if item["type"] not in _SEALED or item.get("encrypted_content") is None:
+        return False
+    return item["type"] == "compaction" or not item.get("content")
+
+
+def _open(item: Item, tokens: AccountTokens) -> Item:
+    """Return an item with its sealed content.
+
+    Agents bring conversations from other services. What was not sealed here is left out, and of reasoning the summary
+    stays.
+    """
+    text = tokens.open(item["encrypted_content"])
+    if item["type"] == "compaction":
+        return {**item, "text": _UNREADABLE if text is None else text}
+    if text is None:
+        return {name: value for name, value in item.items() if name != "encrypted_content"}
+    return {**item, "content": [{"type": "reasoning_text", "text": text}]}
 
 
 def _too_large(param: str) -> BadRequest:
