@@ -147,8 +147,3 @@ def tokens_of(text: str) -> list[int]:
     """Return the tokens of a text, by the tokenizer of the demo model."""
     _, tokenizer = _demo()
     return tokenizer.encode(text, add_special_tokens=False).ids
-
-
-def num_shared(before: list[int], after: list[int]) -> int:
-    """Return how many tokens two prompts begin with in common."""
-    return next((n for n, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), len(before))

@@ -23,6 +23,8 @@ _MAX_CHARS: Final = 32 * 2**20
 """Of all parts: about fifty conversations of 150,000 tokens. With their tokens they take some 64 MB."""
 _MIN_CHARS: Final = 256
 """Of a part, so that a text of many special tokens has few parts."""
+_MAX_CUTS: Final = 64
+"""Some tokenizers have thousands of special tokens, for which every place would be compared with each."""
 _PROBE: Final = ("", " a", "b ", "Été 漢字 🦀\n\n", "  x\t", '{"a": 1}')
 
 Tokenize = Callable[[str], Sequence[int]]
@@ -31,8 +33,8 @@ Tokenize = Callable[[str], Sequence[int]]
 class TokenizedParts:
     """The tokens of the parts of prompts that were tokenized last.
 
-    `added` are the texts that the tokenizer finds first; before those in `cuts` a prompt may be cut. `max_chars` bounds
-    the parts that are kept, `min_chars` the size of each.
+    Before the texts in `cuts`, special tokens, a prompt may be cut. `added` has these and every other token that may
+    cover them. `max_chars` bounds the parts that are kept, `min_chars` the size of each.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class TokenizedParts:
         for part in self._parts_of(text, self._min_chars):
             known = self._find((owner, part))
             if known is None:
-                known = array("l", tokenize(part))
+                known = array("i", tokenize(part))
                 if max_tokens is None or len(known) < max_tokens:
                     self._keep((owner, part), known)
             tokens += known
@@ -138,8 +140,16 @@ def _parts_for(tokenizer: Any) -> TokenizedParts | None:
     cuts = {
         token.content for token in added if token.special and not (token.lstrip or token.rstrip or token.single_word)
     }
+    if len(cuts) > _MAX_CUTS:
+        cuts = {text for text in cuts if text in str(tokenizer.chat_template)}
     if not cuts:
         return None
-    parts = TokenizedParts({token.content for token in added}, cuts)
+    others = {token.content for token in added} - cuts
+    parts = TokenizedParts({text for text in others if any(_may_cover(text, cut) for cut in cuts)} | cuts, cuts)
     is_exact = parts.is_exact(lambda text: tokenizer(text, add_special_tokens=False)["input_ids"])
     return parts if is_exact else None
+
+
+def _may_cover(text: str, cut: str) -> bool:
+    """Return whether a token of this text, found first, may take a part of the other's text."""
+    return cut in text or any(text.endswith(cut[:length]) for length in range(1, len(cut)))

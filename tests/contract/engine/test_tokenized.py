@@ -65,6 +65,23 @@ def test_a_tokenizer_whose_parts_differ_is_found_out():
     assert _parts_for(tokenizer_of("demo")) is not None
 
 
+def test_of_thousands_of_special_tokens_those_of_the_template_are_cuts():
+    from transformers import PreTrainedTokenizerFast
+
+    bare = Tokenizer(models.BPE({chr(number): number for number in range(32, 127)}, []))
+    bare.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in (BEGIN, END)])
+    bare.add_special_tokens([AddedToken(f"<unused{number}>", normalized=False) for number in range(500)])
+    bare.add_tokens([AddedToken(f"x{BEGIN}y", normalized=False), AddedToken("z<|im_", normalized=False)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bare, chat_template=f"{BEGIN}{{{{ messages }}}}{END}")
+    parts = _parts_for(tokenizer)
+    assert parts is not None
+    assert parts._cuts == {BEGIN, END}
+    for text in (f"a x{BEGIN}y {BEGIN}b{END}<unused7>", f"z{BEGIN}start|>{BEGIN}" * 3):
+        whole_text = tokenizer(text, add_special_tokens=False)["input_ids"]
+        cut = [t for part in parts._parts_of(text, 1) for t in tokenizer(part, add_special_tokens=False)["input_ids"]]
+        assert cut == whole_text
+
+
 class Reader:
     """Tokenizes, and counts the characters that it reads."""
 
