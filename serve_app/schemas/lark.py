@@ -1,13 +1,20 @@
-"""Translates Lark grammars into the EBNF that the engine's compiler reads.
+"""Translates Lark grammars and regular expressions into the EBNF that the engine's compiler reads.
 
 Lark's notation: https://lark-parser.readthedocs.io/en/stable/grammar.html. Supports rules, terminals, texts, ranges,
-groups, optional parts, repetitions, and regular expressions without assertions. Aliases and priorities are dropped:
-they affect how a text is parsed, not whether it matches. Linear in time; the result is about ten times as long at most.
+groups, optional parts, repetitions, Lark's common terminals, and regular expressions without assertions. Aliases and
+priorities are dropped: they affect how a text is parsed, not whether it matches. Linear in time; the result is about
+ten times as long at most.
 """
 
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from deployments import characters
+from deployments.ebnf import class_of, text_of
+from serve_app.schemas.lark_regex import LarkRefused, read_regex
+from serve_app.schemas.lark_terminals import COMMON
+from serve_app.schemas.rules_that_end import endless
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\f]+|(?://|\#)[^\n]*)
@@ -20,27 +27,15 @@ _TOKEN = re.compile(
     | (?P<name>[!?]*[A-Za-z_]\w*)
     | (?P<priority>\.\d+)
     | (?P<mark>[:|()\[\]?*+])
-    | (?P<statement>%\s*\w*)
+    | (?P<statement>%[^\n]*)
     | (?P<other>.)""",
     re.X,
 )
-_REGEX_TOKEN = re.compile(
-    r"""(?P<class>\[\^?\]?(?:\\.|[^\]\\])*\])
-    | (?P<open>\((?:\?:)?)(?P<assertion>\?)?
-    | (?P<repeated>(?:[*+?]|\{\d+(?:,\d*)?\})\??)
-    | (?P<mark>[)|])
-    | (?P<dot>\.)
-    | \\(?P<escape>.)
-    | (?P<edge>[\^$])
-    | (?P<letter>.)""",
-    re.X | re.S,
+_IMPORT = re.compile(
+    r"%\s*import\s+common\s*(?:\.\s*(?P<one>\w+)\s*(?:->\s*(?P<alias>\w+))?|\((?P<many>[\w\s,]*)\))\s*(?:(?://|\#).*)?"
 )
-_CLASSES = {"d": "0-9", "w": "a-zA-Z0-9_", "s": r" \t\n\r\f\v"}
-_CONTROLS = frozenset("tnrfv")
-
-
-class LarkRefused(ValueError):
-    """The grammar is not valid, or uses something that EBNF lacks; the message names it."""
+_WHOLE = re.compile(r"\^?((?:[^\\]|\\.)*?)\$?", re.S)
+"""A regular expression without the anchors at its ends: it matches whole texts anyway."""
 
 
 class _Token(NamedTuple):
@@ -58,27 +53,62 @@ def lark_to_ebnf(grammar: str) -> str:
     """Return a Lark grammar in EBNF; its rule `start`, or else its first one, becomes `root`.
 
     Raises:
-        LarkRefused: it cannot be translated.
+        LarkRefused: it cannot be translated, or no text ever ends one of its rules.
     """
+    tokens = [token for token in _tokens(grammar) if token.kind != "space"]
     rules: dict[str, list[str]] = {}
     named: set[str] = set()
-    for name, tokens in _rules(grammar):
+    first = ""
+    for name, body in _rules([token for token in tokens if token.kind != "statement"]):
         if name in rules:
             raise LarkRefused(f"the rule '{name[:64]}' is there twice")
-        rules[name] = _expression(tokens)
-        named.update(token.text for token in tokens if token.kind == "name")
+        rules[name] = _expression(body)
+        named.update(token.text for token in body if token.kind == "name")
+        first = first or name
     if not rules:
         raise LarkRefused("it has no rule")
+    for name, expression in _imported(tokens):
+        if name in rules:
+            raise LarkRefused(f"the rule '{name[:64]}' is there twice")
+        rules[name] = [f"({read_regex(expression)})"]
     if missing := named - rules.keys():
         raise LarkRefused(f"the rule '{min(missing)[:64]}' is nowhere")
-    first = "start" if "start" in rules else next(iter(rules))
+    if (stuck := endless(rules)) is not None:
+        raise LarkRefused(f"the rule '{stuck[:64]}' never ends: each of its alternatives needs the rule again")
+    first = "start" if "start" in rules else first
     lines = [f"rule_{name} ::= {' '.join(parts)}" for name, parts in rules.items()]
     return "\n".join([f"root ::= rule_{first}", *lines])
 
 
-def _rules(grammar: str) -> Iterator[tuple[str, list[_Token]]]:
+def regex_to_ebnf(expression: str) -> str:
+    """Return a regular expression, which matches whole texts, in EBNF.
+
+    Raises:
+        LarkRefused: it cannot be translated.
+    """
+    found = _WHOLE.fullmatch(expression)
+    if found is None:
+        raise LarkRefused("the regular expression ends within an escape sequence")
+    return f"root ::= {read_regex(found[1])}"
+
+
+def _imported(tokens: list[_Token]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the expression of each terminal that is imported."""
+    for token in tokens:
+        if token.kind != "statement":
+            continue
+        found = _IMPORT.fullmatch(token.text.strip())
+        if found is None:
+            raise LarkRefused(f"it uses '{token.text.strip()[:64]}'. Only 'common' can be imported from. Write it out")
+        wanted = [found["one"]] if found["one"] else re.findall(r"\w+", found["many"])
+        for name in wanted:
+            if name not in COMMON:
+                raise LarkRefused(f"'common' has no terminal '{name[:64]}' here. Write out what it stands for")
+            yield found["alias"] or name, COMMON[name]
+
+
+def _rules(tokens: list[_Token]) -> Iterator[tuple[str, list[_Token]]]:
     """Yield the name of each rule and the tokens after its colon."""
-    tokens = [token for token in _tokens(grammar) if token.kind != "space"]
     starts = [
         index
         for index, token in enumerate(tokens)
@@ -95,8 +125,6 @@ def _tokens(grammar: str) -> Iterator[_Token]:
     for match in _TOKEN.finditer(grammar):
         kind = "times" if match["times"] else str(match.lastgroup)
         kind = {"flag": "text", "flags": "regex", "least": "times", "most": "times"}.get(kind, kind)
-        if kind == "statement":
-            raise LarkRefused(f"it uses '{match.group()[:64]}'. Write out what it stands for")
         if kind == "other":
             raise LarkRefused(f"it uses '{match.group()}', which is not supported")
         if match["flag"] or match["flags"]:
@@ -121,9 +149,9 @@ def _expression(tokens: list[_Token]) -> list[str]:
                 parts.append(_range(text, tokens[index + 1].text if index + 1 < len(tokens) else ""))
                 index += 2
             else:
-                parts.append(text)
+                parts.append(text_of(_read_text(text)))
         elif kind == "regex":
-            parts.append(f"({_regex(text[1:-1])})")
+            parts.append(f"({read_regex(text[1:-1])})")
         elif kind == "name":
             parts.append(f"rule_{text}")
         elif kind == "times":
@@ -139,52 +167,27 @@ def _expression(tokens: list[_Token]) -> list[str]:
 
 
 def _range(first: str, last: str) -> str:
-    ends = [first[1:-1], last[1:-1]]
-    if any(len(end.removeprefix("\\")) != 1 for end in ends):
+    ends = [_read_text(end) if end[:1] == '"' else "" for end in (first, last)]
+    if any(len(end) != 1 for end in ends) or ends[0] > ends[1]:
         raise LarkRefused('a range has to be between two characters, such as "a".."z"')
-    return "[" + "-".join(end if end.startswith("\\") or end not in "]^-[" else f"\\{end}" for end in ends) + "]"
+    return class_of(((ord(ends[0]), ord(ends[1])),))
 
 
-def _regex(pattern: str) -> str:
-    parts: list[str] = []
-    for match in _REGEX_TOKEN.finditer(pattern):
-        kind, text = str(match.lastgroup), match.group()
-        if kind in ("assertion", "edge") or (kind == "escape" and text[1] in "AbBZz123456789DWSpPxuN"):
-            raise LarkRefused(f"a regular expression uses '{text}', which is not supported")
-        if kind == "class":
-            parts.append(_class(text))
-        elif kind == "open":
-            parts.append("(")
-        elif kind == "repeated":
-            parts.append("?" if text[0] == "?" else text.rstrip("?"))  # Lazy or not, the texts are the same.
-        elif kind == "mark":
-            parts.append(text)
-        elif kind == "dot":
-            parts.append("[^\\n]")
-        elif kind == "escape":
-            parts.append(_escape(text[1]))
-        else:
-            parts.append('"\\""' if text == '"' else f'"{text}"')
-    return " ".join(parts)
+_ESCAPE = re.compile(r'\\(?:([nrtf])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(["\\]))')
+_CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 
 
-def _escape(letter: str) -> str:
-    if letter in _CLASSES:
-        return f"[{_CLASSES[letter]}]"
-    if letter in _CONTROLS:
-        return f'"\\{letter}"'
-    return f'"\\{letter}"' if letter in '"\\' else f'"{letter}"'
+def _read_text(quoted: str) -> str:
+    """Return what a text in quotes stands for; Lark keeps the backslash before any other letter."""
 
+    def character(found: re.Match[str]) -> str:
+        if found[1]:
+            return _CONTROLS[found[1]]
+        if found[5]:
+            return found[5]
+        code = int(found[2] or found[3] or found[4], 16)
+        if not characters.intersection(((code, code),), characters.TEXT):
+            raise LarkRefused(f"it uses '{found[0]}', which is no character")
+        return chr(code)
 
-def _class(text: str) -> str:
-    def translate(match: re.Match[str]) -> str:
-        letter = match[1]
-        if letter in _CLASSES:
-            return _CLASSES[letter]
-        if letter in _CONTROLS or letter in "]\\-^[":
-            return match.group()
-        if letter.isalnum():
-            raise LarkRefused(f"a regular expression uses '{match.group()}', which is not supported")
-        return letter
-
-    return re.sub(r"\\(.)", translate, re.sub(r"^(\[\^?)\]", r"\1\\]", text), flags=re.S)
+    return _ESCAPE.sub(character, quoted[1:-1])

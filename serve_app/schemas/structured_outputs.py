@@ -11,7 +11,8 @@ from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
 from serve_app.schemas.base import Name, Refused, WireModel, clash, refusal
 from serve_app.schemas.json_schema import MAX_ENUM_CHARS, MAX_ENUM_VALUES, check_json_schema, check_pattern
-from serve_app.schemas.lark import LarkRefused, is_lark, lark_to_ebnf
+from serve_app.schemas.lark import is_lark, lark_to_ebnf
+from serve_app.schemas.lark_regex import LarkRefused
 from serve_app.validation.body import JsonRefused, parse_json
 
 MAX_GRAMMAR_CHARS = 20_000

@@ -75,7 +75,7 @@ BEYOND = {
     "choices that are too long": ("choice", ["a" * 15_001]),
     "a choice that is no text": ("choice", [1]),
     "a grammar that is too long": ("grammar", 'root ::= "' + "a" * MAX_GRAMMAR_CHARS + '"'),
-    "a grammar that imports": ("grammar", "%import common.INT\nstart: INT"),
+    "a grammar that imports": ("grammar", "%import python.INT\nstart: INT"),
     "a text that is no grammar": ("grammar", "yes or no"),
     "a tag that is no JSON": ("structural_tag", "{"),
     "a tag that is too long": ("structural_tag", json.dumps({"a": "x" * MAX_TAG_CHARS})),

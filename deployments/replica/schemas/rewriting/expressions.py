@@ -13,8 +13,8 @@ import re._parser as parser  # type: ignore[import-not-found]
 from collections.abc import Callable
 from typing import Any
 
-from deployments.replica.schemas.rewriting import characters
-from deployments.replica.schemas.rewriting.characters import Ranges
+from deployments import characters
+from deployments.characters import Ranges
 from deployments.replica.schemas.rewriting.parts import Place, SchemaRefused
 from deployments.replica.schemas.rewriting.patterns import (
     ANYTHING,

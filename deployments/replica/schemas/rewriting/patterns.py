@@ -6,8 +6,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from deployments.replica.schemas.rewriting import characters
-from deployments.replica.schemas.rewriting.characters import Ranges
+from deployments import characters
+from deployments.characters import Ranges
 
 
 @dataclass(frozen=True)
