@@ -5,6 +5,7 @@ as it is: it is neither completed nor returned as text.
 """
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -14,7 +15,9 @@ from vllm.parser.abstract_parser import Parser
 from vllm.renderers.chat_utils import make_tool_call_id
 from vllm.sampling_params import SamplingParams
 
+from deployments.models.contract.custom_tools import INPUT
 from deployments.models.contract.events import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
+from deployments.models.contract.text_member import TextMember
 
 # Beginnings of '{"name': calls in plain JSON start so.
 _BEGUN_CALL = re.compile(r'\s*\{\s*(?:"(?:n(?:a(?:m(?:e.*)?)?)?)?)?', re.DOTALL)
@@ -29,13 +32,16 @@ class ChoiceParser:
     """vLLM's parser for the output of one choice, and the calls that it has found so far.
 
     If the request forbids calls, a call that the model writes nevertheless is neither returned as a call nor as text.
+    `custom` has the names of custom tools: of their arguments only the text of the input is returned.
     """
 
-    def __init__(self, parser: Parser, request: ChatCompletionRequest) -> None:
+    def __init__(self, parser: Parser, request: ChatCompletionRequest, custom: Collection[str] = ()) -> None:
         self.parser = parser
         self._hides_calls = request.tool_choice == "none" and marks_calls(parser)
         self._request = request.model_copy(update={"tool_choice": "auto"}) if self._hides_calls else request
         self._calls: dict[int, list[str]] = {}  # The arguments of each, so far.
+        self._custom = custom
+        self._inputs: dict[int, TextMember] = {}  # Of calls of custom tools.
         self._num_text = 0  # In characters, of the text that was returned.
 
     @property
@@ -70,8 +76,10 @@ class ChoiceParser:
             events += self._parsed(part.index, text, token_ids, prompt_token_ids, finished=finished)
         if is_cut and (not self._calls or self._writes_json()):
             events += self._rest(part.index, prompt_token_ids)
-        if has_ended and (text := self._held_back(is_cut)):
-            events.append(TextDelta("text", part.index, text))
+        if has_ended:
+            events += self._unread_input(part.index)
+            if text := self._held_back(is_cut):
+                events.append(TextDelta("text", part.index, text))
         return events
 
     def _rest(self, choice: int, prompt_token_ids: list[int] | None) -> list[Event]:
@@ -136,14 +144,32 @@ class ChoiceParser:
             return []
         events: list[Event] = []
         if call not in self._calls and function is not None and function.name:
+            events += self._unread_input(choice)
             self._calls[call] = []
+            is_custom = function.name in self._custom
+            if is_custom:
+                self._inputs[call] = TextMember(INPUT)
             # Some models read ids of their own format; only vLLM's general format becomes OpenAI's.
             call_id = (call_id or str(make_tool_call_id())).replace(_VLLMS_PREFIX, "call_", 1)
-            events.append(ToolCallStart("tool_call", choice, call, call_id, function.name))
+            events.append(ToolCallStart("tool_call", choice, call, call_id, function.name, is_custom))
         if function is not None and function.arguments and call in self._calls:
             self._calls[call].append(function.arguments)
-            events.append(ToolArgumentsDelta("tool_arguments", choice, call, function.arguments))
+            text = self._inputs[call].take(function.arguments) if call in self._inputs else function.arguments
+            if text:
+                events.append(ToolArgumentsDelta("tool_arguments", choice, call, text))
         return events
+
+    def _unread_input(self, choice: int) -> list[Event]:
+        """Return the arguments of the last call as they are, if its tool is custom and they hold no text as input.
+
+        So a model that is not held to a form loses nothing of what it wrote.
+        """
+        last = max(self._calls, default=-1)
+        arguments = "".join(self._calls.get(last, ()))
+        if last not in self._inputs or self._inputs[last].text is not None or not _is_json(arguments):
+            return []
+        del self._inputs[last]
+        return [ToolArgumentsDelta("tool_arguments", choice, last, arguments)]
 
     def _held_back(self, is_cut: bool) -> str:
         """Return text at the end of an answer that the parser held back as the possible start of a call.

@@ -22,7 +22,9 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from deployments.channel.server import Reply
+from deployments.models.contract.custom_tools import FIELD
 from deployments.models.contract.engine import payer_of
+from deployments.models.contract.errors import RequestRejected
 from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer
 from deployments.replica.chat_answer import ChatAnswer
 from deployments.replica.efforts import Efforts
@@ -33,7 +35,15 @@ from deployments.replica.runners import Adapters, RunnerContext, find_lora, mode
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
 from deployments.replica.schemas.requested import forms_to_compile, held_to
-from deployments.replica.structural_tags import answer_of, calls_or_answer, has_either, move_tag, on_lines
+from deployments.replica.structural_tags import (
+    GRAMMAR,
+    answer_of,
+    calls_or_answer,
+    has_either,
+    hold_grammars,
+    move_tag,
+    on_lines,
+)
 from deployments.replica.submit import generate
 from deployments.replica.tokenized import OWNER
 
@@ -75,7 +85,7 @@ class ChatRunner:
         account, _ = payer_of(header["cache_salt"])
         forms = forms_to_compile(fields, "functions" if header["render"] == "functions" else "tools")
         tried = [(form, await self._schemas.check(form, account)) for form in forms]
-        held = held_to(fields, tried) if tried else None
+        held = held_to(fields, tried) if tried or FIELD in fields else None
         async with self._preparing.turn(header["priority"], account):
             engine_input, params, answer = await self._prepare(header, fields, held, reply)
         written = answer.written.groups(0, len(answer.finish_reasons))
@@ -145,11 +155,13 @@ class ChatRunner:
 
         `held` is the body with rewritten schemas, None for a request without forms.
         """
+        custom = fields.get(FIELD) or {}
         with refused("messages"):
             request = self._parse(header, fields)
             rendered = await self._serving.render_chat_request(request)
             if held is not None and not isinstance(rendered, ErrorResponse):
                 self._hold(header, request, held)
+                _hold_grammars(request, held)
         if isinstance(rendered, ErrorResponse):
             raise refusal_of(rendered, "messages")
         conversation, (engine_input,) = rendered
@@ -168,6 +180,7 @@ class ChatRunner:
             header,
             self._token_bytes,
             self._echo(request, conversation),
+            custom,
         )
         with refused("messages"):
             max_tokens = get_max_tokens(
@@ -217,6 +230,7 @@ class ChatRunner:
     def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> ChatCompletionRequest:
         move_tag(fields)
         self._efforts.name(fields)
+        fields.pop(FIELD, None)
         fields["model"] = self._model_id
         fields["stream"] = header["stream"]
         if not header["stream"]:
@@ -271,6 +285,23 @@ class ChatRunner:
             return ChatBody(*head, **shared)
         options = request.stream_options
         return ChatChunks(*head, include_usage=bool(options and options.include_usage), **shared)
+
+
+def _hold_grammars(request: ChatCompletionRequest, held: dict[str, Any]) -> None:
+    """Put the grammars of custom tools into the form of the answer. Raises RequestRejected if one has no place."""
+    positions = {
+        tool["function"]["parameters"][GRAMMAR]: index
+        for index, tool in enumerate(held.get("tools") or ())
+        if GRAMMAR in (tool["function"].get("parameters") or ())
+    }
+    missing = hold_grammars(request.structured_outputs, positions)
+    if missing is not None:
+        raise RequestRejected(
+            "Unsupported value: this model writes calls in a form that cannot be held to a grammar. Use another model, "
+            "or leave 'format' out and describe the input in 'description'.",
+            f"tools[{positions[missing]}].custom.format.type",
+            "unsupported_value",
+        )
 
 
 def create_runner(context: RunnerContext) -> ChatRunner | None:

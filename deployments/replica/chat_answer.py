@@ -4,6 +4,7 @@ Answers with tools or reasoning pass through vLLM's parsers; plain text goes fro
 client. `chat` creates one `ChatAnswer` for each request.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from vllm.entrypoints.openai.chat_completion.protocol import (
@@ -37,8 +38,8 @@ from deployments.replica.submit import queued_s_of
 class ChatAnswer:
     """The answer to one chat request while it is generated.
 
-    `echo` is text of the prompt that each choice starts with. `usage` counts the tokens so far; `finish_reasons` has an
-    entry for each choice, empty until the choice has ended.
+    `echo` is text of the prompt that each choice starts with, `custom` has the names of custom tools. `usage` counts
+    the tokens so far; `finish_reasons` has an entry for each choice, empty until the choice has ended.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class ChatAnswer:
         header: dict[str, Any],
         token_bytes: TokenBytes,
         echo: str = "",
+        custom: Collection[str] = (),
     ) -> None:
         num_choices = request.n or 1
         self._token_bytes = token_bytes
@@ -59,7 +61,7 @@ class ChatAnswer:
         self._request = request
         self._renderer = renderer
         self._reply = reply
-        self._parsers = [ChoiceParser(parser, request) for parser in parsers]
+        self._parsers = [ChoiceParser(parser, request, custom) for parser in parsers]
         self._prompt_token_ids = prompt_token_ids
         self._echo = echo
         self._echoed: set[int] = set()

@@ -4,10 +4,11 @@
   character: enough for every common way of writing JSON. vLLM passes this bound to xgrammar only in a tag.
 - A form beside tools: the answer keeps the form, or calls tools. An engine follows one grammar for both.
 - Lines between calls, as models write several calls.
+- Arguments of a call that keep to a grammar instead of a schema.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 MOST = 1
 """The most characters of white space in a row."""
 _FORMS = ("json", "json_object", "regex", "grammar", "choice")
+GRAMMAR = "manta-grammar"
+"""The keyword of a schema that stands for a grammar, because vLLM makes the calls' tag from schemas."""
 
 
 def move_tag(fields: dict[str, Any]) -> None:
@@ -56,6 +59,29 @@ def on_lines(calls: str) -> str:
                 if isinstance(one["end"], str) and one["end"].endswith("</tool_call>"):
                     one["end"] = [one["end"], one["end"] + "\n"]
     return json.dumps(tag)
+
+
+def hold_grammars(form: "StructuredOutputsParams | None", wanted: Collection[str]) -> str | None:
+    """Put grammars of arguments into the form of an answer, in place of the schemas that stand for them.
+
+    Returns a grammar of the `wanted` ones that could not be put there, None if all were.
+    """
+    if form is None:
+        return next(iter(wanted), None)
+    found: set[str] = set()
+    if form.structural_tag is not None:
+        tag = json.loads(form.structural_tag)
+        for node in _nodes(tag):
+            schema = node.get("json_schema")
+            if isinstance(schema, dict) and GRAMMAR in schema and node.get("style", "json") == "json":
+                node.clear()
+                node.update({"type": "grammar", "grammar": schema[GRAMMAR]})
+                found.add(schema[GRAMMAR])
+        form.structural_tag = json.dumps(tag)
+    elif isinstance(form.json, dict) and GRAMMAR in form.json:
+        form.grammar, form.json = form.json[GRAMMAR], None
+        found.add(form.grammar)
+    return next((grammar for grammar in wanted if grammar not in found), None)
 
 
 def put_json_in_tag(form: "StructuredOutputsParams", most: int | None) -> None:

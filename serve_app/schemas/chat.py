@@ -44,6 +44,7 @@ from serve_app.schemas.refused_options import REFUSED_IN_CHAT
 from serve_app.schemas.structured_outputs import ResponseFormat, StructuralTagFormat, check_response_format
 from serve_app.schemas.tools import (
     AllowedToolsChoice,
+    ChatCustomTool,
     ChatFunctionTool,
     FunctionName,
     LegacyFunctionCall,
@@ -51,9 +52,11 @@ from serve_app.schemas.tools import (
     NamedToolChoice,
     ToolChoice,
     Tools,
+    check_custom_tools,
     check_parameters,
     check_tool_choice,
     estimate_tools,
+    name_of,
 )
 
 AFFINITY_CHARS = 1024
@@ -74,9 +77,9 @@ class ChatRequest(ChatOptions):
         frequency_penalty: above 0, tokens become less likely the more often they have appeared.
         logprobs: returns the log probability of each token of the answer.
         response_format: the form that the answer must have: text, any JSON object, or JSON that fits a schema.
-        tools: the functions that the model may call.
-        tool_choice: `auto` lets the model decide, `none` forbids calls, `required` forces one. An object names a
-            function, or the functions that may be called.
+        tools: the functions and custom tools that the model may call.
+        tool_choice: `auto` lets the model decide, `none` forbids calls, `required` forces one. An object names a tool,
+            or the tools that may be called.
         parallel_tool_calls: whether one answer may contain several calls.
         functions: the older name of `tools`.
         function_call: the older name of `tool_choice`.
@@ -139,6 +142,7 @@ class ChatRequest(ChatOptions):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         check_conversation(self.messages)
+        check_custom_tools(self.tools)
         check_tool_choice(self.tool_choice, self.tools)
         check_stream_options(self.stream_options, self.stream)
         if self.top_logprobs and not self.logprobs:
@@ -160,20 +164,25 @@ class ChatRequest(ChatOptions):
             raise unsupported_value("audio", "'text'", "modalities")
 
     @property
-    def _holds_calls(self) -> bool:
-        """Whether a call has to fit its schema: calls are forced, or a function is strict."""
+    def _holds_functions(self) -> bool:
+        """Whether a call of a function has to fit its schema: calls are forced, or a function is strict."""
         is_forced = self.tool_choice not in (None, "auto", "none") or isinstance(self.function_call, FunctionName)
         return is_forced or any(
             isinstance(tool, ChatFunctionTool) and tool.function.strict for tool in self.tools or ()
         )
 
+    @property
+    def has_custom_tools(self) -> bool:
+        """Whether a tool takes a text instead of JSON."""
+        return any(isinstance(tool, ChatCustomTool) for tool in self.tools or ())
+
     def _check_form_beside_tools(self) -> None:
         is_tag = isinstance(self.response_format, StructuralTagFormat)
         forms = [name for name in self.forms() if name != "response_format" or is_tag]
-        if forms and self.has_tools and self._holds_calls:
+        if forms and self.has_tools and (self._holds_functions or self.has_custom_tools):
             raise refusal(
                 "invalid_parameter_combination",
-                "Setting '{param}' and tools that are forced or strict at the same time is not supported.",
+                "Setting '{param}' and tools that are forced, strict or custom at the same time is not supported.",
                 forms[0],
             )
 
@@ -192,7 +201,7 @@ class ChatRequest(ChatOptions):
 
     def _check_schemas(self) -> None:
         check_response_format(self.response_format)
-        is_compiled = self._holds_calls or bool(self.forms())
+        is_compiled = self._holds_functions or bool(self.forms())
         only = self.tool_choice.function.name if isinstance(self.tool_choice, NamedToolChoice) else None
         for index, tool in enumerate(self.tools or ()):
             if isinstance(tool, ChatFunctionTool):
@@ -244,7 +253,7 @@ class ChatRequest(ChatOptions):
         It consists of the cache key, the names of tools, the system message and the first user message.
         """
         pieces = [self.prompt_cache_key or self.session_id or ""]
-        pieces += [tool.function.name for tool in self.tools or () if isinstance(tool, ChatFunctionTool)]
+        pieces += map(name_of, self.tools or ())
         for message in self.messages:
             pieces.extend(text[:AFFINITY_CHARS] for text in texts_of(message))
             if message.role == "user" or sum(map(len, pieces)) >= AFFINITY_CHARS:
@@ -265,6 +274,8 @@ class ChatRequest(ChatOptions):
         if not given.isdisjoint(DROPPED) or any(getattr(self, name) is None for name in given):
             return False
         if self.functions is not None or self.function_call is not None or self.form_needs_translation:
+            return False
+        if self.has_custom_tools:
             return False
         if not (self.tool_choice is None or isinstance(self.tool_choice, NamedToolChoice)) and (
             self.tools is None or isinstance(self.tool_choice, AllowedToolsChoice)

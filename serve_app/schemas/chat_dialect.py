@@ -9,11 +9,15 @@ from typing import Annotated, Any
 import orjson
 from pydantic import AfterValidator, Field
 
+from deployments.models.contract.custom_tools import FIELD as CUSTOM_TOOLS
 from serve_app.schemas.base import SMALLEST_TEMPERATURE, SMALLEST_TOP_P, Refused, clash, refusal
+from serve_app.schemas.custom_tools import arguments_of
 from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, GenerationOptions
 from serve_app.schemas.messages import AssistantMessage, Message
 from serve_app.schemas.refused_options import REFUSED_IN_CHAT
 from serve_app.schemas.structured_outputs import rewrite_form
+from serve_app.schemas.tool_calls import CustomToolCall
+from serve_app.schemas.tools import ChatCustomTool
 from serve_app.validation.body import is_json_object
 
 DROPPED = frozenset(
@@ -143,7 +147,9 @@ def needs_rewrite(message: Message, has_developer_role: bool) -> bool:
         if not message.model_fields_set <= _ASSISTANT_FIELDS:
             return True
         for call in message.tool_calls or ():
-            if "index" in call.model_fields_set or not is_json_object(call.function.arguments):
+            if isinstance(call, CustomToolCall) or "index" in call.model_fields_set:
+                return True
+            if not is_json_object(call.function.arguments):
                 return True
     content = message.content
     return isinstance(content, list) and any("prompt_cache_breakpoint" in part.model_fields_set for part in content)
@@ -155,6 +161,7 @@ def rewrite(raw: bytes, has_developer_role: bool) -> bytes:
     _rewrite_messages(body["messages"], has_developer_role)
     _rewrite_functions(body)
     _rewrite_tool_choice(body)
+    _rewrite_custom_tools(body)
     _rewrite_sampling(body)
     rewrite_form(body)
     if "stream_options" in body:
@@ -187,9 +194,24 @@ def _rewrite_tool_choice(body: Body) -> None:
         del body["tool_choice"]
     elif isinstance(choice, dict) and choice["type"] == "allowed_tools":
         allowed = choice["allowed_tools"]
-        names = {tool["function"]["name"] for tool in allowed["tools"]}
-        body["tools"] = [tool for tool in body["tools"] if tool["function"]["name"] in names]
+        names = {tool[tool["type"]]["name"] for tool in allowed["tools"]}
+        body["tools"] = [tool for tool in body["tools"] if tool[tool["type"]]["name"] in names]
         body["tool_choice"] = allowed["mode"]
+
+
+def _rewrite_custom_tools(body: Body) -> None:
+    custom: dict[str, str | None] = {}
+    for index, tool in enumerate(body.get("tools") or ()):
+        if tool["type"] == "custom":
+            parsed = ChatCustomTool.model_validate(tool)
+            grammar = parsed.custom.grammar
+            custom[parsed.custom.name] = None if grammar is None else grammar.to_ebnf()
+            body["tools"][index] = parsed.to_function()
+    if custom:
+        body[CUSTOM_TOOLS] = custom
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict) and choice["type"] == "custom":
+        body["tool_choice"] = {"type": "function", "function": choice["custom"]}
 
 
 def _rewrite_messages(messages: list[Body], has_developer_role: bool) -> None:
@@ -227,6 +249,9 @@ def _rewrite_assistant(message: Body, call_id: str) -> None:
             message.pop(field, None)
     for tool_call in message.get("tool_calls", ()):
         tool_call.pop("index", None)
+        if (custom := tool_call.pop("custom", None)) is not None:
+            function = {"name": custom["name"], "arguments": arguments_of(custom["input"])}
+            tool_call |= {"type": "function", "function": function}
         # vLLM would put the function's name into its log and go on with an empty object.
         if not is_json_object(tool_call["function"]["arguments"]):
             tool_call["function"]["arguments"] = "{}"

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, Tag, model_validator
 
 from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal, unsupported, unsupported_value
+from serve_app.schemas.tool_calls import CalledFunction, ToolCall
 
 IMAGE_TOKENS = 765  # What OpenAI counts for a medium picture; an estimate here.
 
@@ -138,32 +139,6 @@ class UserMessage(WireModel):
     name: str | None = None
 
 
-class CalledFunction(WireModel):
-    """A function's name, and its arguments as the model wrote them, which may not be valid JSON.
-
-    Args:
-        name: the function's name.
-        arguments: its arguments as JSON text, as the model wrote them.
-    """
-
-    name: str = Field(min_length=1, max_length=64, pattern=NAME_PATTERN)
-    arguments: str
-
-
-class ToolCall(WireModel):
-    """A call that the assistant made; `index` comes from streams, where clients forget to drop it.
-
-    Args:
-        id: the id of the call, which its tool message refers to.
-        index: accepted from streams; has no effect.
-    """
-
-    id: str = Field(min_length=1, max_length=256)
-    type: Literal["function"]
-    function: CalledFunction
-    index: int | None = None
-
-
 class AssistantMessage(WireModel):
     """A message of the model, with the fields of answers that clients send back unchanged.
 
@@ -235,8 +210,7 @@ def texts_of(message: Message) -> Iterator[str]:
                 yield part.refusal
     if isinstance(message, AssistantMessage):
         for call in message.tool_calls or ():
-            yield call.function.name
-            yield call.function.arguments
+            yield from call.texts
         if message.function_call is not None:
             yield message.function_call.arguments
         yield message.reasoning or message.reasoning_content or ""

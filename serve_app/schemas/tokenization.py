@@ -6,6 +6,7 @@ import orjson
 from pydantic import model_validator
 from typing_extensions import TypedDict
 
+from deployments.models.contract.custom_tools import FIELD as CUSTOM_TOOLS
 from serve_app.schemas.base import (
     Effort,
     ModelId,
@@ -19,7 +20,7 @@ from serve_app.schemas.base import (
 from serve_app.schemas.chat_dialect import TemplateArguments, check_prompt_end, rewrite
 from serve_app.schemas.inputs import Tokens
 from serve_app.schemas.messages import Messages, check_conversation, num_images, texts_of
-from serve_app.schemas.tools import ChatFunctionTool, Tools, check_parameters, estimate_tools
+from serve_app.schemas.tools import ChatFunctionTool, Tools, check_custom_tools, check_parameters, estimate_tools
 
 _CHAT_FIELDS = (
     "tools",
@@ -77,6 +78,7 @@ class TokenizeRequest(OperationRequest):
             self._check_plain()
             return self
         check_conversation(self.messages)
+        check_custom_tools(self.tools)
         check_prompt_end(self.continue_final_message, self.add_generation_prompt)
         for index, tool in enumerate(self.tools or ()):
             if isinstance(tool, ChatFunctionTool):
@@ -107,6 +109,7 @@ class TokenizeRequest(OperationRequest):
         if self.messages is None:
             return raw
         body = orjson.loads(rewrite(raw, has_developer_role=False))
+        body.pop(CUSTOM_TOOLS, None)
         if self.continue_final_message:
             body["add_generation_prompt"] = False
         if self.reasoning_effort is not None:  # A chat sets these two for its template.

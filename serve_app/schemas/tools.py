@@ -1,13 +1,15 @@
 """The tools of a chat, the choice among them, and the functions that they replaced."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import ConfigDict, Field, Tag, model_validator
+from pydantic import ConfigDict, Field, Tag
 
-from serve_app.schemas.base import Name, WireModel, estimate_tokens, refusal, unsupported_value
+from serve_app.schemas.base import Name, WireModel, estimate_tokens, refusal
+from serve_app.schemas.custom_tools import InputGrammar, TextInput, function_of
 from serve_app.schemas.json_schema import check_json_schema
 
 MAX_TOOLS = 128
@@ -40,15 +42,41 @@ class ChatFunctionTool(WireModel):
     function: FunctionDefinition
 
 
+class GrammarInput(WireModel):
+    """A text that follows a grammar."""
+
+    type: Literal["grammar"]
+    grammar: InputGrammar
+
+
+class CustomDefinition(WireModel):
+    """A tool that the client runs when the model asks for it, and whose input is a text.
+
+    Args:
+        name: the tool's name.
+        description: what the tool does, for the model.
+        format: any text, unless it names a grammar that the input follows.
+    """
+
+    name: Name
+    description: str | None = None
+    format: Annotated[TextInput | GrammarInput, Field(discriminator="type")] | None = None
+
+    @property
+    def grammar(self) -> InputGrammar | None:
+        """The grammar of the input, None for any text."""
+        return self.format.grammar if isinstance(self.format, GrammarInput) else None
+
+
 class ChatCustomTool(WireModel):
-    """A tool with free-form input, which no model here can call."""
+    """A tool whose input is a text."""
 
     type: Literal["custom"]
+    custom: CustomDefinition
 
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse(cls, data: Any) -> Any:
-        raise unsupported_value("custom", "'function'")
+    def to_function(self) -> dict[str, Any]:
+        """Return the function that the model calls for it."""
+        return function_of(self.custom.name, self.custom.description, self.custom.grammar)
 
 
 class FunctionName(WireModel):
@@ -68,17 +96,34 @@ class NamedToolChoice(WireModel):
     function: FunctionName
 
 
+class CustomToolChoice(WireModel):
+    """The model must call this custom tool."""
+
+    type: Literal["custom"]
+    custom: FunctionName
+
+
 class ChatAllowedFunction(FunctionName):
     """A function, by name; clients may send its whole definition again."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class AllowedTool(WireModel):
-    """A tool that may be called."""
+class AllowedFunction(WireModel):
+    """A function that may be called."""
 
     type: Literal["function"]
     function: ChatAllowedFunction
+
+
+class AllowedCustomTool(WireModel):
+    """A custom tool that may be called."""
+
+    type: Literal["custom"]
+    custom: ChatAllowedFunction
+
+
+AllowedTool = Annotated[AllowedFunction | AllowedCustomTool, Field(discriminator="type")]
 
 
 class ChatAllowedTools(WireModel):
@@ -86,7 +131,7 @@ class ChatAllowedTools(WireModel):
 
     Args:
         mode: `required` forces one of the calls, `auto` lets the model decide.
-        tools: the functions that may be called.
+        tools: the tools that may be called.
     """
 
     mode: Literal["auto", "required"]
@@ -114,14 +159,12 @@ class LegacyFunction(WireModel):
     parameters: JsonSchema | None = None
 
 
-Tools = Annotated[
-    list[Annotated[ChatFunctionTool | ChatCustomTool, Field(discriminator="type")]],
-    Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS),
-]
+Tool = Annotated[ChatFunctionTool | ChatCustomTool, Field(discriminator="type")]
+Tools = Annotated[list[Tool], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
 ToolChoice = (
     Annotated[Literal["none", "auto", "required"], Tag("?string")]
     | Annotated[
-        Annotated[NamedToolChoice | AllowedToolsChoice | ChatCustomTool, Field(discriminator="type")], Tag("?object")
+        Annotated[NamedToolChoice | AllowedToolsChoice | CustomToolChoice, Field(discriminator="type")], Tag("?object")
     ]
 )
 LegacyFunctions = Annotated[list[LegacyFunction], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
@@ -162,9 +205,30 @@ def check_parameters(parameters: JsonSchema | None, at: str, *, strict: bool = F
 
 def estimate_tools(tools: Iterable[ChatFunctionTool | ChatCustomTool] | None) -> int:
     """Return about how many tokens tools take in a prompt."""
-    functions = [tool.function for tool in tools or () if isinstance(tool, ChatFunctionTool)]
-    texts = (text for function in functions for text in (function.name, function.description or ""))
-    return estimate_tokens(texts) + sum(len(orjson.dumps(function.parameters)) // 4 for function in functions)
+    shown = [
+        tool.to_function()["function"] if isinstance(tool, ChatCustomTool) else dict(tool.function)
+        for tool in tools or ()
+    ]
+    texts = (text for function in shown for text in (function["name"], function["description"] or ""))
+    return estimate_tokens(texts) + sum(len(orjson.dumps(function["parameters"])) // 4 for function in shown)
+
+
+def name_of(tool: ChatFunctionTool | ChatCustomTool) -> str:
+    """Return the name by which the model calls a tool."""
+    return tool.custom.name if isinstance(tool, ChatCustomTool) else tool.function.name
+
+
+def check_custom_tools(tools: Iterable[ChatFunctionTool | ChatCustomTool] | None) -> None:
+    """Refuse a custom tool that has the name of another tool, as a call could not tell them apart."""
+    tools = list(tools or ())
+    num_of = Counter(map(name_of, tools))
+    for index, tool in enumerate(tools):
+        if isinstance(tool, ChatCustomTool) and num_of[tool.custom.name] > 1:
+            raise refusal(
+                "invalid_value",
+                "Invalid value for '{param}': another tool has this name, too. Rename one.",
+                f"tools[{index}].custom.name",
+            )
 
 
 def check_tool_choice(choice: ToolChoice | None, tools: list[ChatFunctionTool | ChatCustomTool] | None) -> None:
@@ -177,14 +241,19 @@ def check_tool_choice(choice: ToolChoice | None, tools: list[ChatFunctionTool | 
             "Invalid value for '{param}': '{param}' is only allowed when 'tools' are specified.",
             "tool_choice",
         )
-    names = {tool.function.name for tool in tools if isinstance(tool, ChatFunctionTool)}
-    if isinstance(choice, NamedToolChoice):
-        _check_known(choice.function.name, names, "tool_choice")
-    elif isinstance(choice, AllowedToolsChoice):
+    names: set[tuple[str, str]] = {(tool.type, name_of(tool)) for tool in tools}
+    if isinstance(choice, AllowedToolsChoice):
         for index, allowed in enumerate(choice.allowed_tools.tools):
-            _check_known(allowed.function.name, names, f"tool_choice.allowed_tools.tools[{index}].function.name")
+            at = f"tool_choice.allowed_tools.tools[{index}].{allowed.type}.name"
+            _check_known(allowed.type, _named(allowed), names, at)
+    elif not isinstance(choice, str):
+        _check_known(choice.type, _named(choice), names, "tool_choice")
 
 
-def _check_known(name: str, names: set[str], at: str) -> None:
-    if name not in names:
+def _named(choice: NamedToolChoice | CustomToolChoice | AllowedFunction | AllowedCustomTool) -> str:
+    return choice.custom.name if isinstance(choice, CustomToolChoice | AllowedCustomTool) else choice.function.name
+
+
+def _check_known(kind: str, name: str, names: set[tuple[str, str]], at: str) -> None:
+    if (kind, name) not in names:
         raise refusal("invalid_value", f"Invalid value for '{{param}}': tool '{name}' not found in 'tools'.", at)

@@ -26,17 +26,21 @@ class ReasoningDelta(NamedTuple):
 
 
 class ToolCallStart(NamedTuple):
-    """A tool call begins; `call` counts the calls of one choice from 0."""
+    """A tool call begins; `call` counts the calls of one choice from 0.
+
+    The arguments of a custom tool are plain text, those of a function JSON.
+    """
 
     kind: Literal["tool_call"]
     choice: int
     call: int
     id: str
     name: str
+    is_custom: bool = False
 
 
 class ToolArgumentsDelta(NamedTuple):
-    """More of a tool call's arguments, a piece of a JSON text."""
+    """More of a tool call's arguments."""
 
     kind: Literal["tool_arguments"]
     choice: int

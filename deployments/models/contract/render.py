@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import orjson
 
 from deployments.models.contract.engine import ServiceTier, Usage
-from deployments.models.contract.events import EVENT_TYPES, Event, Logprobs, TokenIds
+from deployments.models.contract.events import EVENT_TYPES, Event, Logprobs, TokenIds, ToolCallStart
 
 DONE: Final = b"data: [DONE]\n\n"
 
@@ -83,6 +83,7 @@ class ChatChunks:
         self._first_tail = self._tail
         self._text_end = b'},"logprobs":null,"finish_reason":null}]' + self._tail
         self._text_heads: dict[int, bytes] = {}
+        self._custom: set[tuple[int, int]] = set()  # The calls of custom tools.
         self._include_usage = include_usage
         self._shown = b"," + orjson.dumps(shown)[1:-1] if shown else b""
 
@@ -134,7 +135,17 @@ class ChatChunks:
             logprobs = orjson.dumps({"content": shown.logprobs.content, "refusal": None})
         token_ids = b"" if shown.token_ids is None else b',"token_ids":' + orjson.dumps(shown.token_ids.token_ids)
         reason = orjson.dumps(_reason(event.reason, self._has_functions)) if event.kind == "finished" else b"null"
-        return first + self._chunk(event.choice, _delta(event, self._has_functions), logprobs, reason, token_ids)
+        return first + self._chunk(event.choice, self._delta(event), logprobs, reason, token_ids)
+
+    def _delta(self, event: Event) -> bytes:
+        if event.kind == "tool_call" and event.is_custom:
+            self._custom.add((event.choice, event.call))
+            custom = {"name": event.name, "input": ""}
+            call = {"index": event.call, "id": event.id, "type": "custom", "custom": custom}
+            return orjson.dumps({"tool_calls": [call]})
+        if event.kind == "tool_arguments" and (event.choice, event.call) in self._custom:
+            return orjson.dumps({"tool_calls": [{"index": event.call, "custom": {"input": event.text}}]})
+        return _delta(event, self._has_functions)
 
     def finish(self, usage: Usage) -> bytes:
         """Return the usage chunk, if asked for, and the end of the stream."""
@@ -227,9 +238,9 @@ class ChatBody:
                 case "reasoning":
                     choice.reasoning.append(event.text)
                 case "tool_call":
-                    choice.calls.append((event.id, event.name, []))
+                    choice.calls.append((event, []))
                 case "tool_arguments":
-                    choice.calls[event.call][2].append(event.text)
+                    choice.calls[event.call][1].append(event.text)
                 case "logprobs":
                     choice.add_logprobs(event.content)
                 case "token_ids":
@@ -264,7 +275,7 @@ class _Choice:
     def __init__(self) -> None:
         self.text: list[str] = []
         self.reasoning: list[str] = []
-        self.calls: list[tuple[str, str, list[str]]] = []
+        self.calls: list[tuple[ToolCallStart, list[str]]] = []
         self.logprobs: list[bytes] | None = None
         self.token_ids: list[int] | None = None
         self.finish_reason = "stop"
@@ -286,13 +297,10 @@ class _Choice:
         if self.reasoning:
             message |= _reasoning("".join(self.reasoning))
         if self.calls and has_functions:
-            _, name, arguments = self.calls[0]
-            message["function_call"] = {"name": name, "arguments": "".join(arguments)}
+            start, arguments = self.calls[0]
+            message["function_call"] = {"name": start.name, "arguments": "".join(arguments)}
         elif self.calls:
-            message["tool_calls"] = [
-                {"id": call_id, "type": "function", "function": {"name": name, "arguments": "".join(arguments)}}
-                for call_id, name, arguments in self.calls
-            ]
+            message["tool_calls"] = [_call_to_wire(start, "".join(pieces)) for start, pieces in self.calls]
         logprobs = None
         if self.logprobs is not None:
             content = orjson.Fragment(b"[" + b",".join(self.logprobs) + b"]")
@@ -300,6 +308,11 @@ class _Choice:
         reason = _reason(self.finish_reason, has_functions)
         choice = {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
         return choice if self.token_ids is None else {**choice, "token_ids": self.token_ids}
+
+
+def _call_to_wire(start: ToolCallStart, said: str) -> dict[str, Any]:
+    kind, field = ("custom", "input") if start.is_custom else ("function", "arguments")
+    return {"id": start.id, "type": kind, kind: {"name": start.name, field: said}}
 
 
 class _Shown(NamedTuple):

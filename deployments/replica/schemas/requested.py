@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from deployments.replica.structural_tags import has_either
+from deployments.models.contract.custom_tools import FIELD
+from deployments.replica.schemas.in_arguments import arguments_with, in_json
+from deployments.replica.structural_tags import GRAMMAR, has_either
 
 DEFAULT_PARAM = "response_format.json_schema.schema"
 
@@ -19,7 +21,8 @@ _ANNOTATIONS = frozenset({"type", "title", "description", "$schema", "$id", "$co
 class Requested(NamedTuple):
     """A text that becomes a grammar, and the field that holds it.
 
-    The text of calls holds a schema for each tool; `tools` has the positions of these tools.
+    The text of calls holds a schema for each tool; `tools` has the positions of these tools. A "grammar" with a
+    position is that of the tool's input, as JSON spells it: what comes before it in a call is the same for all.
     """
 
     param: str
@@ -56,8 +59,9 @@ _TEXTS: Mapping[str, tuple[Form, Callable[[Any], str]]] = {
 def forms_to_compile(body: dict[str, Any], functions: str = "tools") -> list[Requested]:
     """Return each form in the body of a chat or a completion that an engine would compile.
 
-    These are the response format, structured outputs, and the tools' schemas: if a call is forced, if a tool is strict,
-    and beside a form of the answer. `functions` names the field in which the client sent the tools.
+    These are the response format, structured outputs, the grammars of custom tools, and the schemas of functions: if a
+    call is forced, if a function is strict, and beside a form of the answer. `functions` names the field in which the
+    client sent the tools.
     """
     found = []
     for name, value in (body.get("structured_outputs") or {}).items():
@@ -72,20 +76,30 @@ def forms_to_compile(body: dict[str, Any], functions: str = "tools") -> list[Req
     if calls := _calls(body):
         text = json.dumps([{"schema": schema, "must_fit": must_fit} for _, schema, must_fit in calls])
         found.append(Requested(functions, text, "calls", tuple(index for index, *_ in calls)))
+    custom = body.get(FIELD) or {}
+    for index, tool in _callable(body):
+        if (grammar := custom.get(tool["function"]["name"])) is not None:
+            param = f"tools[{index}].custom.format.grammar.definition"
+            found.append(Requested(param, in_json(grammar), "grammar", (index,)))
     return found
 
 
-def _calls(body: dict[str, Any]) -> list[tuple[int, dict[str, Any], bool]]:
-    """Return the tools whose arguments a grammar guides: position, schema, and whether the schema must be kept."""
+def _callable(body: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+    """Return the tools that the model may call, with their positions."""
     choice = body.get("tool_choice")
     tools = list(enumerate(body.get("tools") or []))
-    if choice == "none" or not tools:
-        return []
-    is_forced = isinstance(choice, dict) or choice == "required"
     if isinstance(choice, dict):
         wanted = choice.get("function", {}).get("name")
-        tools = [(index, tool) for index, tool in tools if tool["function"]["name"] == wanted]
-    # If one tool is strict, or the answer has a form, the engine guides the calls of all tools.
+        return [(index, tool) for index, tool in tools if tool["function"]["name"] == wanted]
+    return [] if choice == "none" else tools
+
+
+def _calls(body: dict[str, Any]) -> list[tuple[int, dict[str, Any], bool]]:
+    """Return the tools whose arguments a schema guides: position, schema, and whether the schema must be kept."""
+    custom = body.get(FIELD) or {}
+    tools = [(index, tool) for index, tool in _callable(body) if tool["function"]["name"] not in custom]
+    is_forced = body.get("tool_choice") not in (None, "auto")
+    # If one function is strict, or the answer has a form, the engine guides the calls of all.
     is_strict = any(tool["function"].get("strict") for _, tool in tools)
     if not (is_forced or is_strict or has_either(body)):
         return []
@@ -112,6 +126,8 @@ def held_to(body: dict[str, Any], tried: list[tuple[Requested, str]]) -> dict[st
             for index, schema in zip(requested.tools, json.loads(text), strict=True):
                 # With an explicit false, vLLM would ignore the schema.
                 body["tools"][index]["function"] |= {"parameters": schema, "strict": True}
+        elif requested.form == "grammar" and requested.tools:
+            body["tools"][requested.tools[0]]["function"]["parameters"] = {GRAMMAR: arguments_with(text)}
         elif requested.form in ("json", "regex", "structural_tag"):
             name = requested.param.removeprefix("structured_outputs.")
             body["structured_outputs"] = {**body["structured_outputs"], name: text}

@@ -7,6 +7,7 @@ import base64
 from collections.abc import Sequence
 from typing import Final
 
+from deployments.models.contract.text_member import TextMember
 from deployments.operations import Operation
 from deployments.state.containers import ContainerStore
 from deployments.state.files.store import StoredFile
@@ -18,7 +19,7 @@ from serve_app.operations.containers.files import path_in
 from serve_app.operations.containers.in_use import ContainerInUse
 from serve_app.operations.containers.service import Containers
 from serve_app.operations.containers.shell import ShellInUse
-from serve_app.operations.containers.writing import EVENT, CodeInWriting, TextMember
+from serve_app.operations.containers.writing import EVENT, CodeInWriting
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.tools.contract import (
     SendEvent,

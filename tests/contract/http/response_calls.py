@@ -43,6 +43,14 @@ def calling(*calls: tuple[str, str, str], words: tuple[str, ...] = ()) -> list[l
     return [*told, [Finished("finished", 0, "tool_calls")]]
 
 
+def calling_custom(*calls: tuple[str, str, str]) -> list[list[Any]]:
+    """Return the events of an answer that calls custom tools: (call id, name, input) each."""
+    return [
+        [event._replace(is_custom=True) if isinstance(event, ToolCallStart) else event for event in piece]
+        for piece in calling(*calls)
+    ]
+
+
 def calls(*wanted: tuple[str, dict[str, Any]], words: tuple[str, ...] = ()) -> list[list[Any]]:
     """Return the events of a model that calls functions: (name, arguments) each."""
     told = [(f"call_{n}", name, orjson.dumps(arguments).decode()) for n, (name, arguments) in enumerate(wanted)]

@@ -41,20 +41,44 @@ def takes(grammar, text: str) -> bool:
     return all(matcher.accept_token(byte) for byte in text.encode()) and matcher.accept_token(_STOP)
 
 
-def answers(grammar, random_source: random.Random, wanted: str = "", *, number: int = 1) -> Iterator[str]:
-    """Yield some answers that ended: bytes of `wanted` while they are allowed, random ones otherwise."""
+def compiled_grammar(ebnf):
+    """Return a grammar in EBNF, as an engine compiles it."""
+    return _compiler().compile_grammar(ebnf)
+
+
+def compiled_tag(tag):
+    """Return the grammar of a structural tag, as an engine compiles it."""
+    return _compiler().compile_structural_tag(tag)
+
+
+def answers(
+    grammar,
+    random_source: random.Random,
+    wanted: str = "",
+    *,
+    number: int = 1,
+    endings: frozenset[int] = _ENDINGS,
+    most_bytes: int = MOST_BYTES,
+) -> Iterator[str]:
+    """Yield some answers that ended: bytes of `wanted` while they are allowed, random ones otherwise.
+
+    The `endings` are bytes that end a part, so that a walk comes to its end within `most_bytes`.
+    """
     import xgrammar
 
     mask = xgrammar.allocate_token_bitmask(1, 256)
     for _ in range(number):
         matcher = xgrammar.GrammarMatcher(grammar)
         answer, guide = bytearray(), wanted.encode()
-        while len(answer) < MOST_BYTES:
+        while len(answer) < most_bytes:
             matcher.fill_next_token_bitmask(mask, 0)
             allowed = numpy.flatnonzero(numpy.unpackbits(mask[0].numpy().view(numpy.uint8), bitorder="little")).tolist()
             if not allowed:
                 break
-            byte = _next(allowed, guide, len(answer), random_source)
+            if len(answer) < len(guide) and guide[len(answer)] in allowed:
+                byte = guide[len(answer)]
+            else:
+                byte = _next(allowed, endings, random_source, is_late=len(answer) > most_bytes // 2)
             if byte == _STOP:
                 yield answer.decode(errors="replace")
                 break
@@ -62,12 +86,10 @@ def answers(grammar, random_source: random.Random, wanted: str = "", *, number: 
             answer.append(byte)
 
 
-def _next(allowed: list[int], guide: bytes, position: int, random_source: random.Random) -> int:
-    if position < len(guide) and guide[position] in allowed:
-        return guide[position]
+def _next(allowed: list[int], endings: frozenset[int], random_source: random.Random, *, is_late: bool) -> int:
     if _STOP in allowed and random_source.random() < 0.5:
         return _STOP
-    endings = [byte for byte in allowed if byte in _ENDINGS]
-    if endings and (random_source.random() < 0.3 or position > MOST_BYTES // 2):
-        return random_source.choice(endings)
+    ends = [byte for byte in allowed if byte in endings]
+    if ends and (random_source.random() < 0.3 or is_late):
+        return random_source.choice(ends)
     return random_source.choice([byte for byte in allowed if byte != _STOP] or allowed)

@@ -69,6 +69,26 @@ def test_a_tool_call_starts_with_its_name_and_goes_on_with_arguments():
     assert more["choices"][0]["delta"]["tool_calls"] == [{"index": 0, "function": {"arguments": '{"a":'}}]
 
 
+def test_a_call_of_a_custom_tool_has_its_input_as_text():
+    events = [
+        ToolCallStart("tool_call", 0, 0, "call_1", "f"),
+        ToolArgumentsDelta("tool_arguments", 0, 0, "{}"),
+        ToolCallStart("tool_call", 0, 1, "call_2", "shell", True),
+        ToolArgumentsDelta("tool_arguments", 0, 1, 'say "a"'),
+    ]
+    *_, start, more, _ = render(events)
+    assert start["choices"][0]["delta"]["tool_calls"] == [
+        {"index": 1, "id": "call_2", "type": "custom", "custom": {"name": "shell", "input": ""}}
+    ]
+    assert more["choices"][0]["delta"]["tool_calls"] == [{"index": 1, "custom": {"input": 'say "a"'}}]
+    body = ChatBody("id", "m", 1)
+    body.events([*events, Finished("finished", 0, "tool_calls")])
+    assert json.loads(body.finish(Usage()))["choices"][0]["message"]["tool_calls"] == [
+        {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+        {"id": "call_2", "type": "custom", "custom": {"name": "shell", "input": 'say "a"'}},
+    ]
+
+
 def test_a_thought_has_both_names():
     _, chunk, _ = render([ReasoningDelta("reasoning", 0, "hm")])
     assert chunk["choices"][0]["delta"] == {"reasoning": "hm", "reasoning_content": "hm"}

@@ -162,3 +162,40 @@ def test_sampling_that_the_engine_refuses_becomes_the_nearest_that_it_takes():
     assert 0 < rewritten(top_p=0)["top_p"] < 1e-5
     assert 0 < rewritten(temperature=0, n=2)["temperature"] <= 0.01
     assert rewritten(temperature=0, n=1, user="u")["temperature"] == 0
+
+
+CUSTOM = {"type": "custom", "custom": {"name": "c", "description": "d"}}
+HELD = {"type": "custom", "custom": {"name": "h", "format": {"type": "grammar", "grammar": {
+    "syntax": "regex", "definition": "^a+$"}}}}  # fmt: skip
+
+
+def test_custom_tools_become_functions_with_one_text():
+    body = rewritten(tools=[TOOL, CUSTOM, HELD], tool_choice={"type": "custom", "custom": {"name": "h"}})
+    assert body["tools"][0] == TOOL
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["f", "c", "h"]
+    for tool in body["tools"][1:]:
+        assert tool["type"] == "function"
+        assert tool["function"]["parameters"]["required"] == ["input"]
+        assert tool["function"]["strict"] is True
+    assert body["tools"][1]["function"]["description"].startswith("d\n\n")
+    assert body["tools"][2]["function"]["description"].endswith("\n\n^a+$")
+    assert body["custom_tools"] == {"c": None, "h": 'root ::= "a" +'}
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "h"}}
+
+
+def test_allowed_tools_may_be_custom_ones():
+    allowed = [{"type": "custom", "custom": {"name": "h"}}, {"type": "function", "function": {"name": "f"}}]
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": allowed}}
+    body = rewritten(tools=[TOOL, CUSTOM, HELD], tool_choice=choice)
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["f", "h"]
+    assert list(body["custom_tools"]) == ["h"]
+
+
+def test_calls_of_custom_tools_are_read_as_calls_of_functions():
+    call = {"id": "call_1", "type": "custom", "custom": {"name": "c", "input": 'say "a"\n'}, "index": 0}
+    answered = {"role": "tool", "tool_call_id": "call_1", "content": "ok"}
+    _, assistant, _ = rewritten(HI, {"role": "assistant", "content": None, "tool_calls": [call]}, answered)["messages"]
+    (called,) = assistant["tool_calls"]
+    assert (called["type"], called["function"]["name"]) == ("function", "c")
+    assert json.loads(called["function"]["arguments"]) == {"input": 'say "a"\n'}
+    assert set(called) == {"id", "type", "function"}

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from serve_app.schemas.chat import ChatRequest
 
 HI = {"role": "user", "content": "hi"}
+CUSTOM = {"type": "custom", "custom": {"name": "c"}}
 TOOL = {"type": "function", "function": {"name": "f"}}
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,A"}}
 
@@ -172,10 +173,15 @@ def test_tool_messages_answer_the_calls_before_them(messages, is_accepted):
         ({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [
             {"type": "function", "function": {"name": "g"}}]}}, False),
         ({"type": "custom", "custom": {"name": "f"}}, False),
+        ({"type": "custom", "custom": {"name": "c"}}, True),
+        ({"type": "function", "function": {"name": "c"}}, False),
+        ({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [TOOL, CUSTOM]}}, True),
+        ({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [
+            {"type": "custom", "custom": {"name": "f"}}]}}, False),
     ],
 )  # fmt: skip
 def test_tool_choice_is_among_the_tools(choice, is_accepted):
-    assert accepts(tools=[TOOL], tool_choice=choice) is is_accepted
+    assert accepts(tools=[TOOL, CUSTOM], tool_choice=choice) is is_accepted
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a" * 65, "a.b", "é", "f\n"])

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve_app.operations.containers.writing import CodeInWriting, TextMember
+from deployments.models.contract.text_member import TextMember
+from serve_app.operations.containers.writing import CodeInWriting
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=6) | st.just("code"),

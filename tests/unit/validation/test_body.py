@@ -165,9 +165,11 @@ GOLDEN = [
      "messages[0].content[0].type",
      "Unsupported value: 'messages[0].content[0].type' does not support 'input_audio' with this model. Supported "
      "values are: 'text' and 'image_url'."),
-    ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "unsupported_value", "tools[0].type",
-     "Unsupported value: 'tools[0].type' does not support 'custom' with this model. Supported values are: "
-     "'function'."),
+    ({"tools": [{"type": "custom", "custom": {"name": "x", "format": {"type": "grammar", "grammar": {
+        "syntax": "lark", "definition": "start: other"}}}}]}, "invalid_value",
+     "tools[0].custom.format.grammar.definition",
+     "Invalid value for 'tools[0].custom.format.grammar.definition': it is read as a grammar of Lark, and the rule "
+     "'other' is nowhere."),
 ]  # fmt: skip
 
 

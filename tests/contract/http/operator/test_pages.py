@@ -24,7 +24,7 @@ from tests.contract.http.file_search_calls import searches as searches_files
 from tests.contract.http.forks import Forks, forks_of
 from tests.contract.http.mcp_calls import NAILS
 from tests.contract.http.operator.test_usage import desk, keep
-from tests.contract.http.response_calls import calls, script
+from tests.contract.http.response_calls import calling_custom, calls, script
 from tests.contract.http.web_search_calls import LISBON
 from tests.contract.http.web_search_calls import searches as searches_web
 from tests.ports import free_port
@@ -34,9 +34,9 @@ from tests.waiting import eventually
 __all__ = ["desk"]
 
 RUN_HERE = {
-    "batch", "code-interpreter", "conversation", "embeddings", "file-search", "first-tool", "functions", "mcp",
-    "mcp-server", "moderations", "options", "requests", "rerank", "responses", "snippet", "stored-chats", "stream",
-    "structured", "tokens", "upload", "usage", "web-search", "webhooks",
+    "batch", "code-interpreter", "conversation", "custom-tool", "embeddings", "file-search", "first-tool", "functions",
+    "mcp", "mcp-server", "moderations", "options", "requests", "rerank", "responses", "snippet", "stored-chats",
+    "stream", "structured", "tokens", "upload", "usage", "web-search", "webhooks",
 }  # fmt: skip
 
 
@@ -86,6 +86,11 @@ async def test_the_program_that_brings_functions(run, live, world, tmp_path):
     script(world, asked, said("Sunny in both."))
     printed = await run(one("functions"), live, tmp_path)
     assert printed.splitlines() == ["The model asks for Tallinn", "The model asks for Kyoto", "Sunny in both."]
+
+
+async def test_the_program_that_brings_a_custom_tool(run, live, world, tmp_path):
+    script(world, calling_custom(("call_1", "query", "SELECT city FROM weather;")))
+    assert await run(one("custom-tool"), live, tmp_path) == "SELECT city FROM weather;\n"
 
 
 async def test_the_program_that_asks_for_usage(run, world, desk, live, tmp_path):

@@ -1,0 +1,75 @@
+"""Custom tools: their input is a text, any or one that follows a grammar, where a function has JSON arguments.
+
+A model sees a custom tool as a function with the one argument `input`, and calls it in its own way of writing calls.
+"""
+
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import Field, model_validator
+
+from deployments.models.contract.custom_tools import INPUT
+from serve_app.schemas.base import WireModel, refusal
+from serve_app.schemas.json_schema import check_pattern
+from serve_app.schemas.lark import lark_to_ebnf, regex_to_ebnf
+from serve_app.schemas.lark_regex import LarkRefused
+from serve_app.schemas.structured_outputs import MAX_GRAMMAR_CHARS
+
+_PARAMETERS = {
+    "type": "object",
+    "properties": {INPUT: {"type": "string"}},
+    "required": [INPUT],
+    "additionalProperties": False,
+}
+_ANY_TEXT = f"The argument '{INPUT}' is plain text."
+_FOLLOWS = {
+    "lark": f"The argument '{INPUT}' is a text that follows this Lark grammar:",
+    "regex": f"The argument '{INPUT}' is a text that this regular expression matches as a whole:",
+}
+
+
+class InputGrammar(WireModel):
+    """A grammar that the input of a custom tool follows.
+
+    Args:
+        syntax: `lark`, or `regex` for a regular expression that matches the whole input.
+        definition: the grammar, or the regular expression.
+    """
+
+    syntax: Literal["lark", "regex"]
+    definition: Annotated[str, Field(min_length=1, max_length=MAX_GRAMMAR_CHARS)]
+
+    @model_validator(mode="after")
+    def _check(self) -> "InputGrammar":
+        if self.syntax == "regex":
+            check_pattern(self.definition, ".definition")
+        try:
+            self.to_ebnf()
+        except LarkRefused as refused:
+            what = "a grammar of Lark" if self.syntax == "lark" else "a regular expression"
+            raise refusal(
+                "invalid_value", f"Invalid value for '{{param}}': it is read as {what}, and {refused}.", ".definition"
+            ) from None
+        return self
+
+    def to_ebnf(self) -> str:
+        """Return the grammar in EBNF."""
+        return lark_to_ebnf(self.definition) if self.syntax == "lark" else regex_to_ebnf(self.definition)
+
+
+class TextInput(WireModel):
+    """Any text."""
+
+    type: Literal["text"]
+
+
+def function_of(name: str, description: str | None, grammar: InputGrammar | None) -> dict[str, Any]:
+    """Return the function that a model calls for a custom tool, as a tool of a chat; no grammar allows any text."""
+    said = _ANY_TEXT if grammar is None else f"{_FOLLOWS[grammar.syntax]}\n\n{grammar.definition}"
+    function = {"name": name, "description": f"{description}\n\n{said}" if description else said}
+    return {"type": "function", "function": {**function, "parameters": _PARAMETERS, "strict": True}}
+
+
+def arguments_of(text: str) -> str:
+    """Return the arguments of a call of that function, as JSON."""
+    return orjson.dumps({INPUT: text}).decode()
