@@ -16,7 +16,11 @@ KEYS = {
     "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p", "presence_penalty",
     "frequency_penalty", "truncation", "usage", "user", "metadata", "conversation",
 }  # fmt: skip
-MODELS_OWN = {"message", "reasoning", "function_call"}
+MODELS_OWN = {"message", "reasoning", "function_call", "custom_tool_call"}
+CALLS = {
+    "function_call": ("response.function_call_arguments", "arguments"),
+    "custom_tool_call": ("response.custom_tool_call_input", "input"),
+}
 WITHOUT_STATUS = {"compaction", "mcp_list_tools", "mcp_approval_request"}
 ORDERS = {
     "code_interpreter_call": r"in_progress (code\.delta )*code\.done (interpreting (completed )?)?",
@@ -119,14 +123,15 @@ def _item(events: list[dict[str, Any]], index: int) -> tuple[dict[str, Any], lis
             told["summary"] = _summary([event for event in inner if _SUMMARY in event["type"]])
             inner = [event for event in inner if _SUMMARY not in event["type"]]
         assert finished == {**item, "content": _parts(inner), "status": finished["status"], **told}
-    elif item["type"] == "function_call":
-        assert item["arguments"] == ""
+    elif item["type"] in CALLS:
+        kind, field = CALLS[item["type"]]
+        assert item[field] == ""
         *deltas, last = inner
-        assert all(event["type"] == "response.function_call_arguments.delta" for event in deltas)
-        assert last["type"] == "response.function_call_arguments.done"
-        assert last["name"] == item["name"]
-        assert last["arguments"] == "".join(event["delta"] for event in deltas)
-        assert finished == {**item, "arguments": last["arguments"], "status": finished["status"]}
+        assert all(event["type"] == f"{kind}.delta" for event in deltas)
+        assert last["type"] == f"{kind}.done"
+        assert last.get("name") == (item["name"] if item["type"] == "function_call" else None)
+        assert last[field] == "".join(event["delta"] for event in deltas)
+        assert finished == {**item, field: last[field], "status": finished["status"]}
     else:
         _check_tool(inner, finished)
     return finished, after

@@ -139,7 +139,9 @@ def _said(item: Item) -> dict[str, str]:
             }
         case "function_call":
             return {"who": f"calls {item['name']}", "text": str(item.get("arguments", ""))}
-        case "function_call_output":
+        case "custom_tool_call":
+            return {"who": f"calls {item['name']}", "text": str(item.get("input", ""))}
+        case "function_call_output" | "custom_tool_call_output":
             return {"who": "answer of a function", "text": str(item.get("output", ""))}
         case kind:
             return {"who": str(kind).replace("_", " "), "text": str(item.get("status", ""))}

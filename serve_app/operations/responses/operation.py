@@ -43,7 +43,13 @@ from serve_app.operations.responses.run.summary import STYLES
 from serve_app.operations.responses.storage import Storage, items_of, without_opened_text
 from serve_app.operations.responses.tools.contract import ToolBounds
 from serve_app.schemas.base import estimate_tokens
-from serve_app.schemas.responses.functions import ClientFunction, functions_of
+from serve_app.schemas.responses.functions import (
+    ClientFunction,
+    CustomTool,
+    FunctionTool,
+    GrammarFormat,
+    functions_of,
+)
 from serve_app.schemas.responses.items import InputItem
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseRequest
 
@@ -261,9 +267,14 @@ def _estimate(body: ResponseRequest) -> int:
     texts = [body.instructions or "", body.input] if isinstance(body.input, str) else [body.instructions or ""]
     if isinstance(body.input, list):
         texts += [_text_of(item) for item in body.input]
-    shown = [function for function in functions_of(body.tools) if not function.is_deferred]
-    texts += [orjson.dumps(function.tool.parameters).decode() for function in shown]
+    texts += [_text_of_tool(function.tool) for function in functions_of(body.tools) if not function.is_deferred]
     return estimate_tokens(text for text in texts if text)
+
+
+def _text_of_tool(tool: FunctionTool | CustomTool) -> str:
+    if isinstance(tool, CustomTool):
+        return tool.format.definition if isinstance(tool.format, GrammarFormat) else ""
+    return orjson.dumps(tool.parameters).decode()
 
 
 def _text_of(item: InputItem) -> str:

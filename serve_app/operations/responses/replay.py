@@ -18,7 +18,7 @@ from deployments.models.contract.events import (
     ToolCallStart,
 )
 from deployments.state.responses.values import StoredTurn
-from serve_app.operations.responses.events.items import MODELS_OWN, RecordedItems, Status
+from serve_app.operations.responses.events.items import CALLS, MODELS_OWN, RecordedItems, Status
 from serve_app.operations.responses.events.server_call import FieldInWriting
 from serve_app.operations.responses.events.state import ResponseState
 from serve_app.operations.responses.events.writer import Item, type_of, usage_from_wire
@@ -99,8 +99,8 @@ def _reopen_text(state: ResponseState, event: Item) -> Any:
 
 def _reopen_item(state: ResponseState, event: Item) -> Any:
     item = event["item"]
-    if item["type"] == "function_call":
-        return state.take([ToolCallStart("tool_call", 0, event["output_index"], item["call_id"], _called(item))])
+    if item["type"] in CALLS:
+        return state.take([_start(item, event["output_index"])])
     if item["type"] == "reasoning":
         return state.open_reasoning()
     if item["type"] == "message":
@@ -115,9 +115,12 @@ _REOPENERS: dict[str, Callable[[ResponseState, Item], Any]] = {
     "response.reasoning_text.delta": lambda state, event: state.take([ReasoningDelta("reasoning", 0, event["delta"])]),
     "response.reasoning_summary_text.delta": lambda state, event: state.open_reasoning()[1].summarize(event["delta"]),
     "response.reasoning_summary_part.done": lambda state, event: state.open_reasoning()[1].end_part(),
-    "response.function_call_arguments.delta": lambda state, event: state.take(
-        [ToolArgumentsDelta("tool_arguments", 0, event["output_index"], event["delta"])]
-    ),
+    **{
+        f"{name}.delta": lambda state, event: state.take(
+            [ToolArgumentsDelta("tool_arguments", 0, event["output_index"], event["delta"])]
+        )
+        for _, name, _ in CALLS.values()
+    },
     "response.output_item.done": _reopen_end,
 }
 
@@ -161,22 +164,23 @@ def _read_message(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
 
 
 def _read_call(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
-    yield [ToolCallStart("tool_call", 0, 0, item["call_id"], _called(item))]
-    for text in _cut(item["arguments"], cuts):
+    yield [_start(item, 0)]
+    for text in _cut(item[CALLS[item["type"]][2]], cuts):
         yield [ToolArgumentsDelta("tool_arguments", 0, 0, text)]
 
 
 def _namespaces_of(items: Iterable[Item]) -> dict[str, tuple[str, str]]:
-    """Return the namespaces and the names of the functions that calls name, by their names for the model."""
+    """Return the namespaces and the names of the tools that calls name, by their names for the model."""
     return {
-        _called(item): (item["namespace"], item["name"])
+        called_name(item["namespace"], item["name"]): (item["namespace"], item["name"])
         for item in items
-        if item["type"] == "function_call" and "namespace" in item
+        if item["type"] in CALLS and "namespace" in item
     }
 
 
-def _called(item: Item) -> str:
-    return called_name(item.get("namespace"), item["name"])
+def _start(item: Item, call: int) -> ToolCallStart:
+    name = called_name(item.get("namespace"), item["name"])
+    return ToolCallStart("tool_call", 0, call, item["call_id"], name, item["type"] == "custom_tool_call")
 
 
 def _cut(whole: Any, lengths: Iterable[int]) -> Iterable[Any]:
@@ -187,10 +191,9 @@ def _cut(whole: Any, lengths: Iterable[int]) -> Iterable[Any]:
         start += length
 
 
-_READERS = {"message": _read_message, "function_call": _read_call}
+_READERS = {"message": _read_message, **dict.fromkeys(CALLS, _read_call)}
 _REPLAYERS: dict[str, Callable[[ResponseState, Item, list[Any]], list[bytes]]] = {
-    "message": _replay_item,
-    "function_call": _replay_item,
+    **dict.fromkeys(_READERS, _replay_item),
     "reasoning": _replay_reasoning,
 }
 

@@ -15,6 +15,7 @@ from deployments.state.responses.chats import ChatStore
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
 from serve_app.operations.responses.events.writer import Item, new_id
+from serve_app.schemas.responses.client_calls import CALL_OUTPUTS
 from serve_app.schemas.responses.items import COMPACTION_TRIGGER, EXTERNAL_ITEMS
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 from serve_app.schemas.responses.updates import ADDITIONAL_TOOLS, CONFIGURATION_UPDATE
@@ -65,6 +66,8 @@ _PREFIXES = {
     "message": "msg",
     "function_call": "fc",
     "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
     **{kind: item.id_prefix for kind, item in BUILT_IN_ITEMS.items()},
     "reasoning": "rs",
     "compaction": "cmp",
@@ -76,6 +79,8 @@ _KEPT = {
     "message": ("role", "content", "phase"),
     "function_call": ("call_id", "name", "arguments", "namespace"),
     "function_call_output": ("call_id", "output"),
+    "custom_tool_call": ("call_id", "name", "input", "namespace"),
+    "custom_tool_call_output": ("call_id", "output"),
     **{
         kind: tuple(name for name in item.model_fields if name not in ("id", "type", "status"))
         for kind, item in BUILT_IN_ITEMS.items()
@@ -128,7 +133,7 @@ def _item_of(item: Item, make_id: Callable[[str], str]) -> Item:
     kept |= {name: item[name] for name in _KEPT[kind] if item.get(name) is not None}
     if kind == "message":
         kept["content"] = _parts_of(item["role"], item["content"])
-    elif kind == "function_call_output" and isinstance(item["output"], list):
+    elif kind in CALL_OUTPUTS and isinstance(item["output"], list):
         kept["output"] = [_part_of(part) for part in item["output"]]
     return kept
 

@@ -1,4 +1,4 @@
-"""The functions that the client runs, alone or in namespaces, and the names by which a model calls them."""
+"""The functions and custom tools that the client runs, alone or in namespaces, and their names for the model."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from serve_app.schemas.base import Name, WireModel, refusal
+from serve_app.schemas.custom_tools import InputGrammar, TextInput
 from serve_app.schemas.tools import MAX_TOOLS, JsonSchema, called_name
 
 
@@ -73,20 +74,52 @@ class FunctionTool(ClientTool):
         yield ClientFunction(self.name, self, None, at, is_deferred=bool(self.defer_loading))
 
 
+class GrammarFormat(InputGrammar):
+    """A text that follows a grammar."""
+
+    type: Literal["grammar"]
+
+
+class CustomTool(ClientTool):
+    """A tool that the client runs when the model asks for it, and whose input is a text.
+
+    Args:
+        name: the tool's name.
+        description: what the tool does, for the model.
+        format: any text, unless it names a grammar that the input follows.
+        allowed_callers: accepted for compatibility; has no effect.
+        defer_loading: hides the tool from the model until a search has found it. Needs the tool `tool_search`.
+    """
+
+    type: Literal["custom"]
+    name: Name
+    description: str | None = None
+    format: Annotated[TextInput | GrammarFormat, Field(discriminator="type")] | None = None
+    allowed_callers: list[Literal["direct", "programmatic"]] | None = None
+    defer_loading: bool | None = None
+
+    def functions(self, at: str) -> Iterator["ClientFunction"]:
+        """Yield the tool itself."""
+        yield ClientFunction(self.name, self, None, at, is_deferred=bool(self.defer_loading))
+
+
 class NamespaceTool(ClientTool):
-    """A group of functions, such as those of an MCP server that the client runs. A call names both.
+    """A group of tools, such as those of an MCP server that the client runs. A call names both.
 
     Args:
         name: the name of the group.
         description: what the group is for, for the model.
-        tools: the functions of the group.
+        tools: the functions and custom tools of the group.
         defer_loading: hides all of them from the model until a search has found them.
     """
 
     type: Literal["namespace"]
     name: Name
     description: str | None = None
-    tools: Annotated[list[FunctionTool], Field(fail_fast=True, max_length=MAX_TOOLS)]
+    tools: Annotated[
+        list[Annotated[FunctionTool | CustomTool, Field(discriminator="type")]],
+        Field(fail_fast=True, max_length=MAX_TOOLS),
+    ]
     defer_loading: bool | None = None
 
     def functions(self, at: str) -> Iterator["ClientFunction"]:
@@ -100,13 +133,13 @@ class NamespaceTool(ClientTool):
 
 @dataclass(frozen=True, slots=True)
 class ClientFunction:
-    """A function of the client: `called` is its name for the model, `at` its path in the request.
+    """A function or custom tool of the client: `called` is its name for the model, `at` its path in the request.
 
     `built_in` is the built-in tool that it stands for, if it does.
     """
 
     called: str
-    tool: FunctionTool
+    tool: FunctionTool | CustomTool
     namespace: NamespaceTool | None
     at: str
     is_deferred: bool = False
@@ -121,27 +154,38 @@ class ClientFunction:
 
 
 def functions_of(tools: Iterable[Any] | None, at: str = "tools") -> Iterator[ClientFunction]:
-    """Yield the client's functions among tools, in their order, those of namespaces too; `at` is the list's path."""
+    """Yield the client's functions and custom tools among tools, in their order, those of namespaces too.
+
+    `at` is the list's path.
+    """
     for index, tool in enumerate(tools or ()):
         if isinstance(tool, ClientTool):
             yield from tool.functions(f"{at}[{index}]")
 
 
-def find_function(name: str, functions: Sequence[ClientFunction]) -> ClientFunction | None:
-    """Return the function that a choice names: by its name for the model, or by its own if no other has that."""
+def find_function(
+    name: str, functions: Sequence[ClientFunction], kind: Literal["function", "custom"] = "function"
+) -> ClientFunction | None:
+    """Return the tool that a choice names: by its name for the model, or by its own if no other has that."""
+    functions = [function for function in functions if function.tool.type == kind]
     found = [function for function in functions if function.called == name]
     found = found or [function for function in functions if function.tool.name == name]
     return found[0] if len(found) == 1 else None
 
 
 def check_functions(functions: Iterable[ClientFunction]) -> None:
-    """Refuse a function if the model would call another one by the same name."""
+    """Refuse a tool if the model would call another one by the same name."""
     seen: dict[str, ClientFunction] = {}
     for function in functions:
         other = seen.setdefault(function.called, function)
-        if other is not function and any((one.namespace or one.built_in) for one in (other, function)):
+        if other is not function and not (_is_plain(other) and _is_plain(function)):
             raise refusal(
                 "invalid_value",
-                f"Invalid value for '{{param}}': another function is called '{function.called}', too. Rename one.",
+                f"Invalid value for '{{param}}': another tool is called '{function.called}', too. Rename one.",
                 f"{function.at}.{'type' if function.built_in else 'name'}",
             )
+
+
+def _is_plain(function: ClientFunction) -> bool:
+    """Return whether it is a function by its own name; of two with the same name the model reads both."""
+    return not (function.namespace or function.built_in or isinstance(function.tool, CustomTool))

@@ -11,21 +11,22 @@ from pydantic import BeforeValidator, ConfigDict, Field, Tag, model_validator
 
 from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal
 from serve_app.schemas.responses.built_in_tool import ItemId
+from serve_app.schemas.responses.client_calls import (
+    CallId,
+    CallOutputItem,
+    CustomToolCallItem,
+    FunctionCallItem,
+    Status,
+)
 from serve_app.schemas.responses.parts import (
     InputFilePart,
     InputImagePart,
-    InputTextPart,
     OutputRefusalPart,
     OutputTextPart,
     Part,
 )
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS, LaterTools
 from serve_app.schemas.responses.updates import AdditionalToolsItem, ConfigurationUpdateItem
-
-CallId = Annotated[str, Field(min_length=1, max_length=256)]
-Status = Annotated[
-    Literal["in_progress", "completed", "incomplete"], Field(description="The state of the item, as an answer has it.")
-]
 
 _INPUT_PARTS = "'input_text', 'input_image', and 'input_file'"
 _OUTPUT_PARTS = "'output_text' and 'refusal'"
@@ -35,8 +36,6 @@ EXTERNAL_ITEMS: Mapping[str, str] = MappingProxyType(
         "apply_patch_call_output": "apco",
         "computer_call": "cu",
         "computer_call_output": "cuo",
-        "custom_tool_call": "ctc",
-        "custom_tool_call_output": "ctco",
         "image_generation_call": "ig",
         "local_shell_call": "lsh",
         "local_shell_call_output": "lsho",
@@ -96,61 +95,6 @@ class MessageItem(WireModel):
                     f".content[{index}].type",
                 )
         return self
-
-
-class FunctionCallItem(WireModel):
-    """A call that the model made; client libraries add the last fields.
-
-    Args:
-        call_id: the id of the call, which its output refers to.
-        name: the function's name.
-        arguments: the arguments as JSON text, as the model wrote them.
-        namespace: accepted from answers; has no effect.
-        caller: accepted from answers; has no effect.
-        parsed_arguments: accepted from client libraries; has no effect.
-        created_by: accepted from answers; has no effect.
-    """
-
-    type: Literal["function_call"]
-    call_id: CallId
-    name: Annotated[str, Field(min_length=1, max_length=64, pattern=NAME_PATTERN)]
-    arguments: str
-    id: ItemId | None = None
-    status: Status | None = None
-    namespace: str | None = None
-    caller: Any = None
-    parsed_arguments: Any = None
-    created_by: str | None = None
-
-
-class FunctionCallOutputItem(WireModel):
-    """The output of a call.
-
-    Args:
-        call_id: the id of the call that this is the output of.
-        output: the output: a text, or parts with text and files.
-        name: accepted from answers; has no effect.
-        namespace: accepted from answers; has no effect.
-        caller: accepted from answers; has no effect.
-        created_by: accepted from answers; has no effect.
-    """
-
-    type: Literal["function_call_output"]
-    call_id: CallId
-    output: (
-        Annotated[str, Tag("?string")]
-        | Annotated[
-            list[Annotated[InputTextPart | InputImagePart | InputFilePart, Field(discriminator="type")]],
-            Field(fail_fast=True),
-            Tag("?array of objects"),
-        ]
-    )
-    id: ItemId | None = None
-    status: Status | None = None
-    name: str | None = None
-    namespace: str | None = None
-    caller: Any = None
-    created_by: str | None = None
 
 
 class SummaryPart(WireModel):
@@ -282,7 +226,7 @@ if TYPE_CHECKING:
 else:
     _Item = Union[
         (
-            *(MessageItem, FunctionCallItem, FunctionCallOutputItem),
+            *(MessageItem, FunctionCallItem, CustomToolCallItem, CallOutputItem),
             *BUILT_IN_ITEMS.values(),
             *(ReasoningItem, CompactionItem, CompactionTrigger, ItemReference, ExternalItem),
             *(ToolSearchOutputItem, AdditionalToolsItem, ConfigurationUpdateItem),

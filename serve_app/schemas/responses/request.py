@@ -110,7 +110,8 @@ class PromptedRequest(OperationRequest):
             response.
         previous_response_id: the response to continue. Send either this or `conversation`.
         conversation: the conversation that the response belongs to, which its items are added to.
-        tools: the functions that the model may call, and the service's own tools. Items of the input may bring more.
+        tools: the functions and custom tools that the model may call, and the service's own tools. Items of the input
+            may bring more.
         tool_choice: `auto` lets the model decide, `none` forbids calls, `required` forces one. An object names a tool,
             or the tools that may be called.
         parallel_tool_calls: whether the model may make several calls at once.

@@ -16,6 +16,7 @@ from serve_app.schemas.responses.built_in_tool import BuiltInItem, BuiltInTool
 from serve_app.schemas.responses.functions import (
     ClientBuiltIn,
     ClientTool,
+    CustomTool,
     FunctionTool,
     NamespaceTool,
     check_functions,
@@ -56,7 +57,6 @@ UNSUPPORTED_TOOLS = frozenset(
     {
         "computer",
         "computer_use_preview",
-        "custom",
         "image_generation",
         "programmatic_tool_calling",
     }
@@ -71,10 +71,10 @@ CLIENT_BUILT_INS: Mapping[str, type[ClientBuiltIn]] = {tool.call_type: tool for 
 def is_clients_call(item: Mapping[str, Any]) -> bool:
     """Return whether an item is a call that the client answers."""
     is_here = item.get("execution") == "server" or container_of(item) is not None
-    return item["type"] == "function_call" or (item["type"] in CLIENT_BUILT_INS and not is_here)
+    return item["type"] in ("function_call", "custom_tool_call") or (item["type"] in CLIENT_BUILT_INS and not is_here)
 
 
-_KINDS: tuple[type[WireModel], ...] = (FunctionTool, NamespaceTool, *_CLIENT_BUILT_INS)
+_KINDS: tuple[type[WireModel], ...] = (FunctionTool, CustomTool, NamespaceTool, *_CLIENT_BUILT_INS)
 CLIENT_TOOLS = tuple(types_of(kind)[0] for kind in _KINDS)
 """The types of tools that clients run."""
 
@@ -101,7 +101,9 @@ if TYPE_CHECKING:
     Tool = ClientTool | BuiltInTool | AbsentTool
     BuiltInType = str
 else:
-    _Tool = Union[(FunctionTool, NamespaceTool, *_CLIENT_BUILT_INS, *BUILT_IN_TOOLS, SkipJsonSchema[AbsentTool])]
+    _Tool = Union[
+        (FunctionTool, CustomTool, NamespaceTool, *_CLIENT_BUILT_INS, *BUILT_IN_TOOLS, SkipJsonSchema[AbsentTool])
+    ]
     Tool = Annotated[_Tool, Field(discriminator="type")]
     _CHOSEN_BY_TYPE = (*_CLIENT_BUILT_INS, *(tool for tool in BUILT_IN_TOOLS if tool.is_chosen_by_type))
     BuiltInType = Literal[tuple(name for tool in _CHOSEN_BY_TYPE for name in types_of(tool))]
@@ -132,13 +134,14 @@ LaterTools = Annotated[
 
 
 class NamedChoice(WireModel):
-    """The model must call this function.
+    """The model must call this function or custom tool.
 
     Args:
-        name: the function's name.
+        type: whether it is a function or a custom tool.
+        name: the tool's name.
     """
 
-    type: Literal["function"]
+    type: Literal["function", "custom"]
     name: Name
 
 
@@ -165,15 +168,16 @@ class AllowedBuiltIn(WireModel):
 
 
 class AllowedFunction(WireModel):
-    """A function that may be called; clients may send its whole definition again.
+    """A function or custom tool that may be called; clients may send its whole definition again.
 
     Args:
-        name: the function's name.
+        type: whether it is a function or a custom tool.
+        name: the tool's name.
     """
 
     model_config = ConfigDict(extra="ignore")
 
-    type: Literal["function"]
+    type: Literal["function", "custom"]
     name: Name
 
 
@@ -196,9 +200,9 @@ class AllowedTools(WireModel):
     tools: Annotated[list[AllowedTool], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
 
     @property
-    def functions(self) -> set[str]:
-        """The names of the functions among them."""
-        return {tool.name for tool in self.tools if isinstance(tool, AllowedFunction)}
+    def functions(self) -> list[AllowedFunction]:
+        """The functions and custom tools among them."""
+        return [tool for tool in self.tools if isinstance(tool, AllowedFunction)]
 
     @property
     def built_in(self) -> set[str]:
@@ -247,7 +251,7 @@ def _check_named(one: _Named, at: str, tools: list[Tool]) -> None:
     match one:
         case NamedChoice() | AllowedFunction():
             field, wanted = "name", one.name
-            there = {wanted} if find_function(wanted, list(functions_of(tools))) is not None else set()
+            there = {wanted} if find_function(wanted, list(functions_of(tools)), one.type) is not None else set()
         case McpChoice() | AllowedMcp():
             field, wanted = "server_label", one.server_label
             there = {tool.server_label for tool in tools if isinstance(tool, McpTool)}
@@ -276,8 +280,9 @@ def check_tools(tools: list[Tool] | None, at: str = "tools") -> None:
         )
     check_functions(functions)
     for function in functions:
-        strict = bool(function.tool.strict)
-        check_parameters(function.tool.parameters, f"{function.at}.parameters", strict=strict, is_compiled=strict)
+        if isinstance(function.tool, FunctionTool):
+            strict = bool(function.tool.strict)
+            check_parameters(function.tool.parameters, f"{function.at}.parameters", strict=strict, is_compiled=strict)
     _check_servers(tools, at)
 
 

@@ -272,7 +272,9 @@ CHOICES = st.sampled_from([0, 0, 0, 0, 1])
 SAID = st.one_of(
     st.builds(TextDelta, st.just("text"), CHOICES, TEXTS),
     st.builds(ReasoningDelta, st.just("reasoning"), CHOICES, TEXTS),
-    st.builds(ToolCallStart, st.just("tool_call"), CHOICES, st.integers(0, 3), TEXTS, st.sampled_from("fgsc")),
+    st.builds(
+        ToolCallStart, st.just("tool_call"), CHOICES, st.integers(0, 3), TEXTS, st.sampled_from("fgsc"), st.booleans()
+    ),
     st.builds(
         ToolArgumentsDelta,
         st.just("tool_arguments"),

@@ -1,12 +1,22 @@
 """The model's output items while they are written, with their ids and seals; `state` opens and closes them."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
+from deployments.models.contract.events import ToolCallStart
 from serve_app.operations.responses.events.writer import EventWriter, Item, new_id
 
-MODELS_OWN = ("message", "reasoning", "function_call")
+CALLS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
+    {
+        "function_call": ("fc", "response.function_call_arguments", "arguments"),
+        "custom_tool_call": ("ctc", "response.custom_tool_call_input", "input"),
+    }
+)
+"""By type of a call that the client carries out: the prefix of its id, its events without their ends, and its text."""
+
+MODELS_OWN = ("message", "reasoning", *CALLS)
 """The types of the items that the model writes; all others are of the service's tools."""
 
 
@@ -134,7 +144,7 @@ class OpenText:
 
 
 class OpenCall:
-    """A call of a function that the client runs."""
+    """A call of a function or a custom tool that the client runs."""
 
     def __init__(self, writer: EventWriter, item: Item, output_index: int) -> None:
         self.item = item
@@ -142,7 +152,8 @@ class OpenCall:
         self._output_index = output_index
         self._pieces: list[str] = []
         self._place = {"item_id": item["id"], "output_index": output_index}
-        self._write_delta = writer.deltas("response.function_call_arguments.delta", logprobs=False, **self._place)
+        _, self._event, self._field = CALLS[item["type"]]
+        self._write_delta = writer.deltas(f"{self._event}.delta", logprobs=False, **self._place)
 
     @property
     def cuts(self) -> list[Any]:
@@ -154,17 +165,17 @@ class OpenCall:
         return self._writer.write("response.output_item.added", output_index=self._output_index, item=self.item)
 
     def delta(self, text: str) -> bytes:
-        """Return the event for more of the arguments."""
+        """Return the event for more of the arguments or the input."""
         self._pieces.append(text)
         return self._write_delta(text)
 
     def close(self, status: Status) -> list[bytes]:
         """Return the events that end the item."""
-        arguments = "".join(self._pieces)
-        self.item |= {"arguments": arguments, "status": status}
-        done = {**self._place, "name": self.item["name"], "arguments": arguments}
+        text = "".join(self._pieces)
+        self.item |= {self._field: text, "status": status}
+        name = {"name": self.item["name"]} if self.item["type"] == "function_call" else {}
         return [
-            self._writer.write("response.function_call_arguments.done", **done),
+            self._writer.write(f"{self._event}.done", **self._place, **name, **{self._field: text}),
             self._writer.write("response.output_item.done", output_index=self._output_index, item=self.item),
         ]
 
@@ -179,15 +190,17 @@ def reasoning_item(new_id: NewId) -> Item:
     return {"id": new_id("rs"), "type": "reasoning", "status": "in_progress", "summary": [], "content": []}
 
 
-def call_item(new_id: NewId, call_id: str, name: str, namespace: str | None = None) -> Item:
-    """Return a function call without arguments."""
+def call_item(new_id: NewId, call: ToolCallStart, name: str, namespace: str | None = None) -> Item:
+    """Return a call that begins, without arguments or input."""
+    kind = "custom_tool_call" if call.is_custom else "function_call"
+    prefix, _, field = CALLS[kind]
     item = {
-        "id": new_id("fc"),
-        "type": "function_call",
+        "id": new_id(prefix),
+        "type": kind,
         "status": "in_progress",
-        "call_id": call_id,
+        "call_id": call.id,
         "name": name,
-        "arguments": "",
+        field: "",
     }
     return item if namespace is None else {**item, "namespace": namespace}
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from deployments.models.contract.engine import Usage
-from deployments.models.contract.events import Event, Logprobs
+from deployments.models.contract.events import Event, Logprobs, ToolCallStart
 from serve_app.errors.api import SERVER_ERROR_MESSAGE
 from serve_app.operations.responses.events.built_in_call import BuiltInCall
 from serve_app.operations.responses.events.items import (
@@ -144,7 +144,7 @@ class ResponseState:
                 written, opened = self.open_reasoning()
                 return written + opened.delta(event.text)
             case "tool_call":
-                return self._open_call(event.call, event.id, event.name)
+                return self._open_call(event)
             case "tool_arguments":
                 return self._take_arguments(event.call, event.text)
             case "logprobs" if position == 0 or events[position - 1].kind != "text":
@@ -186,13 +186,14 @@ class ResponseState:
     def _new_message(self) -> OpenText:
         return OpenText(self._writer, message_item(self._new_items.new_id), len(self.items), self._cite)
 
-    def _open_call(self, call: int, call_id: str, name: str) -> list[bytes]:
+    def _open_call(self, start: ToolCallStart) -> list[bytes]:
+        call, name = start.call, start.name
         events = self.close_item()
         self._call = call
         if name in self._function_names:
             name = self._function_names[name]
             written = self._follow(name) if not self.calls else None
-            self._server_calls[call] = server_call = ServerCall(call_id, name)
+            self._server_calls[call] = server_call = ServerCall(start.id, name)
             self.calls.append(server_call)
             if written is None:
                 return events
@@ -200,13 +201,13 @@ class ResponseState:
             self._followed = call
             return events + begun
         if name in self._client_built_ins:
-            self._open = BuiltInCall(call_id, name, self._client_built_ins[name])
+            self._open = BuiltInCall(start.id, name, self._client_built_ins[name])
             return events
-        return events + self._open_function(call_id, name)
+        return events + self._open_function(start)
 
-    def _open_function(self, call_id: str, name: str) -> list[bytes]:
-        namespace, name = self._in_namespaces.get(name, (None, name))
-        item = call_item(self._new_items.new_id, call_id, name, namespace)
+    def _open_function(self, start: ToolCallStart) -> list[bytes]:
+        namespace, name = self._in_namespaces.get(start.name, (None, start.name))
+        item = call_item(self._new_items.new_id, start, name, namespace)
         self._open = OpenCall(self._writer, item, len(self.items))
         return [self._open.begin()]
 
@@ -272,7 +273,7 @@ class ResponseState:
     def _show_built_in(self, call: BuiltInCall, status: Status) -> list[bytes]:
         item = call.item(new_id) if status == "completed" else None
         if item is None:
-            events = self._open_function(call.call_id, call.name)
+            events = self._open_function(ToolCallStart("tool_call", 0, 0, call.call_id, call.name))
             if isinstance(self._open, OpenCall) and call.arguments:
                 events.append(self._open.delta(call.arguments))
             return events + self.close_item(status)

@@ -15,6 +15,7 @@ from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, shorten
 from serve_app.errors.capacity import STORED_FILES_AWAY, StoresAway
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.scopes import check_operation
+from serve_app.schemas.responses.client_calls import CALL_OUTPUTS
 from serve_app.schemas.responses.items import EXTERNAL_ITEMS
 from serve_app.schemas.responses.parts import READABLE_FILES
 
@@ -47,7 +48,7 @@ class Attachments:
             if item["type"] in EXTERNAL_ITEMS:
                 shown.append(item)
                 continue
-            field = "output" if item["type"] == "function_call_output" else "content"
+            field = "output" if item["type"] in CALL_OUTPUTS else "content"
             parts = item.get(field)
             if isinstance(parts, list) and any(part["type"] in _SHOWN for part in parts):
                 at = f"input[{index - own_from}].{field}" if index >= own_from else None

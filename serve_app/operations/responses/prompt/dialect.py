@@ -18,13 +18,13 @@ from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.tools.tool_set import OfferedFunction, function_name
 from serve_app.operations.responses.tools.wire import is_strict
 from serve_app.schemas.chat import ChatRequest
-from serve_app.schemas.responses.functions import ClientFunction, find_function
+from serve_app.schemas.responses.functions import ClientFunction, CustomTool, GrammarFormat, find_function
 from serve_app.schemas.responses.mcp import AllowedMcp, McpChoice
 from serve_app.schemas.responses.request import PromptedRequest, ResponseRequest
 from serve_app.schemas.responses.text import JsonSchemaFormat, TextConfig
 from serve_app.schemas.responses.tools import AllowedTools, BuiltInChoice, NamedChoice
 
-_FUNCTION = re.compile(r"tools\[(\d+)\]\.function(.*)")
+_FUNCTION = re.compile(r"tools\[(\d+)\]\.(?:function|custom)(.*)")
 _PARAMS = {
     "messages": "input",
     "response_format.json_schema.schema": "text.format.schema",
@@ -107,7 +107,8 @@ def param_of(param: str | None, own: Sequence[ClientFunction] = ()) -> str | Non
     if found := _FUNCTION.match(param):
         position = int(found[1])
         # The functions after these are of the service's own tools.
-        return f"{own[position].at}{found[2]}" if position < len(own) else "tools"
+        field = found[2].replace(".format.grammar.", ".format.")  # A chat nests the two fields of a grammar once more.
+        return f"{own[position].at}{field}" if position < len(own) else "tools"
     return _PARAMS.get(param, param)
 
 
@@ -121,7 +122,7 @@ def allowed_functions(request: PromptedRequest, functions: Sequence[ClientFuncti
     allowed = request.tool_choice
     if not isinstance(allowed, AllowedTools):
         return list(functions)
-    named = {id(find_function(name, functions)) for name in allowed.functions}
+    named = {id(find_function(one.name, functions, one.type)) for one in allowed.functions}
     return [one for one in functions if id(one) in named or (one.built_in and one.called in allowed.built_in)]
 
 
@@ -177,7 +178,7 @@ def _tools_of(
             offered = [one for one in offered if _is_allowed(allowed, one)]
             choice = allowed.mode
         case NamedChoice() as named:
-            choice = _chosen(_find_shown(named.name, own).called)
+            choice = _chosen(_find_shown(named, own).called, named.type)
         case BuiltInChoice() | McpChoice() as wanted:
             theirs = [
                 one for one in own if one.built_in and isinstance(wanted, BuiltInChoice) and one.called == wanted.type
@@ -192,16 +193,16 @@ def _tools_of(
     return [*map(_function_of, own), *(one.function for one in offered)], choice
 
 
-def _chosen(name: str) -> Item:
-    return {"type": "function", "function": {"name": name}}
+def _chosen(name: str, kind: str = "function") -> Item:
+    return {"type": kind, kind: {"name": name}}
 
 
-def _find_shown(name: str, own: Sequence[ClientFunction]) -> ClientFunction:
-    """Return the function that a choice names. Raises BadRequest if no search has found it yet."""
-    function = find_function(name, own)
+def _find_shown(named: NamedChoice, own: Sequence[ClientFunction]) -> ClientFunction:
+    """Return the tool that a choice names. Raises BadRequest if no search has found it yet."""
+    function = find_function(named.name, own, named.type)
     if function is None:
         raise BadRequest(
-            f"Invalid value for 'tool_choice.name': the function '{shorten(name)}' is deferred, and no search has "
+            f"Invalid value for 'tool_choice.name': the tool '{shorten(named.name)}' is deferred, and no search has "
             "found it yet. Leave 'defer_loading' out to force a call of it.",
             param="tool_choice.name",
             code="invalid_value",
@@ -222,9 +223,15 @@ def _is_allowed(allowed: AllowedTools, offered: OfferedFunction) -> bool:
 
 
 def _function_of(one: ClientFunction) -> Item:
-    function: Item = {"name": one.called, "strict": is_strict(one.tool)}
+    described: Item = {"name": one.called}
     if one.description is not None:
-        function["description"] = one.description
+        described["description"] = one.description
+    if isinstance(one.tool, CustomTool):
+        if isinstance(one.tool.format, GrammarFormat):
+            grammar = {"syntax": one.tool.format.syntax, "definition": one.tool.format.definition}
+            described["format"] = {"type": "grammar", "grammar": grammar}
+        return {"type": "custom", "custom": described}
+    function: Item = {**described, "strict": is_strict(one.tool)}
     if one.tool.parameters is not None:
         function["parameters"] = one.tool.parameters
     return {"type": "function", "function": function}

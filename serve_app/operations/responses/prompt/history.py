@@ -22,6 +22,8 @@ from serve_app.operations.responses.prompt.outputs import (
 )
 from serve_app.operations.responses.tools.tool_set import NOT_DECIDED, declined, function_name
 from serve_app.schemas.base import estimate_tokens
+from serve_app.schemas.custom_tools import arguments_of
+from serve_app.schemas.responses.client_calls import CALL_OUTPUTS
 from serve_app.schemas.responses.items import EXTERNAL_ITEMS
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 from serve_app.schemas.tools import called_name
@@ -96,10 +98,11 @@ class History:
                 thought = "\n".join(part["text"] for part in item.get("content") or item["summary"])
                 if thought:
                     self._assistant(starts_anew=True).reasoning.append(thought)
-            case "function_call":
+            case "function_call" | "custom_tool_call" as kind:
                 name = called_name(item.get("namespace"), item["name"])
-                self._ask(_Call(item["call_id"], name, item["arguments"], item["status"] == "completed"))
-            case "function_call_output":
+                arguments = item["arguments"] if kind == "function_call" else arguments_of(item["input"])
+                self._ask(_Call(item["call_id"], name, arguments, item["status"] == "completed"))
+            case kind if kind in CALL_OUTPUTS:
                 self._answer(index, item, output_of(item["output"]))
             case kind if kind in EXTERNAL_ITEMS:
                 self._read_external(index, item)

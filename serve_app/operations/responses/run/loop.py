@@ -240,7 +240,7 @@ class ResponseRun:
                 calls += self.state.next_generation()
 
     def _is_client_next(self, reason: str) -> bool:
-        """Return whether the last generation needs the client: for an approval or a function call."""
+        """Return whether the last generation needs the client: for an approval or a call that it carries out."""
         written = self.state.items[self._generation.num_items_before :]
         return any(item["type"] == "mcp_approval_request" for item in written) or (
             reason == "tool_calls" and any(map(is_clients_call, written))

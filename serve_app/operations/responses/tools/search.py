@@ -13,7 +13,7 @@ from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.tools.contract import CitingTool, SendEvent, ToolAnswer
 from serve_app.operations.responses.tools.loading import ClientFunctions, found_text
 from serve_app.operations.responses.tools.wire import functions_to_wire
-from serve_app.schemas.responses.functions import ClientFunction
+from serve_app.schemas.responses.functions import ClientFunction, FunctionTool
 from serve_app.schemas.responses.tool_search import ToolSearchTool, search_schema
 from serve_app.validation.body import read_json_object
 
@@ -125,7 +125,8 @@ def _words(text: str) -> Iterable[str]:
 
 def _text_of(function: ClientFunction) -> str:
     """Return what is searched of a function: names, descriptions, and the names of its parameters."""
-    parameters = (function.tool.parameters or {}).get("properties")
+    schema = function.tool.parameters if isinstance(function.tool, FunctionTool) else None
+    parameters = (schema or {}).get("properties")
     names = [function.tool.name, *(map(str, parameters) if isinstance(parameters, dict) else ())]
     about = [function.tool.description or ""]
     if function.namespace is not None:

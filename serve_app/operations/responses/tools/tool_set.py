@@ -24,6 +24,7 @@ from serve_app.operations.responses.tools.loading import ClientFunctions, Placed
 from serve_app.operations.responses.tools.search import SearchInUse
 from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.built_in_tool import BuiltInTool
+from serve_app.schemas.responses.client_calls import CALL_OUTPUTS
 from serve_app.schemas.responses.functions import ClientFunction
 from serve_app.schemas.responses.items import EXTERNAL_ITEMS
 from serve_app.schemas.responses.shell import ShellTool
@@ -41,7 +42,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _NOT_THE_MODELS = frozenset(
     {
         "mcp_approval_response",
-        "function_call_output",
+        *CALL_OUTPUTS,
         ADDITIONAL_TOOLS,
         CONFIGURATION_UPDATE,
         *(kind for kind in EXTERNAL_ITEMS if kind.endswith("_output")),

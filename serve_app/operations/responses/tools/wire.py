@@ -6,7 +6,7 @@ from serve_app.operations.responses.events.writer import Item
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.responses.built_in_tool import BuiltInTool
 from serve_app.schemas.responses.fixed_tool import FixedTool
-from serve_app.schemas.responses.functions import ClientFunction, FunctionTool, NamespaceTool
+from serve_app.schemas.responses.functions import ClientFunction, CustomTool, FunctionTool, NamespaceTool
 from serve_app.schemas.responses.tools import Tool
 
 
@@ -26,12 +26,16 @@ def tool_to_wire(tool: Tool) -> Item:
                 "strict": is_strict(tool),
             }
             return _with_defer(function, tool)
+        case CustomTool():
+            wanted = tool.format.model_dump() if tool.format is not None else {"type": "text"}
+            custom = {"type": tool.type, "name": tool.name, "description": tool.description, "format": wanted}
+            return _with_defer(custom, tool)
         case FixedTool() | BuiltInTool():
             return tool.to_wire()
     raise TypeError(tool.type)
 
 
-def _with_defer(item: Item, tool: FunctionTool | NamespaceTool) -> Item:
+def _with_defer(item: Item, tool: FunctionTool | CustomTool | NamespaceTool) -> Item:
     return item if tool.defer_loading is None else {**item, "defer_loading": tool.defer_loading}
 
 

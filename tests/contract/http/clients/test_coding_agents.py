@@ -14,7 +14,7 @@ from serve_app.schemas.codex import codex_catalogue
 from tests.contract.http.answers import MODEL, SECRET, said
 from tests.contract.http.conftest import serve
 from tests.contract.http.node import agents
-from tests.contract.http.response_calls import calling, messages, script
+from tests.contract.http.response_calls import calling, calling_custom, messages, script
 from tests.twins.engine import model_card
 from tests.twins.mcp_server import run_mcp_server
 
@@ -79,7 +79,7 @@ async def run_codex(
 ) -> str:
     """Return what Codex says at the end of a task that it completed."""
     home = place / "codex"
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     config = CONFIG.format(model=MODEL, address=address, sockets=str(sockets).lower())
     (home / "config.toml").write_text(before + config + more)
     command = (
@@ -151,6 +151,19 @@ async def test_codex_searches_for_the_tools_of_an_mcp_server(world, agents, tmp_
     asked = [request.body for request in world.chat.requests if b"tool_search" in request.body]
     names = [{tool["function"]["name"] for tool in orjson.loads(body)["tools"]} for body in asked[:2]]
     assert "mcp__shop__stock" in names[1] - names[0]
+
+
+async def test_codex_applies_a_patch_with_its_own_tool(world, agents, tmp_path):
+    catalog = tmp_path / "catalog.json"
+    catalog.write_bytes(orjson.dumps({"models": [{**MODEL_ENTRY, "apply_patch_tool_type": "freeform"}]}))
+    patch = '*** Begin Patch\n*** Add File: a.py\n+print("1")\n*** End Patch'
+    script(world, calling_custom(("call_1", "apply_patch", patch)), said("It is done."))
+    async with serve(world.app()) as address:
+        before = f'model_catalog_json = "{catalog}"\n'
+        assert await run_codex(agents, tmp_path, address, before=before) == "It is done."
+    assert (tmp_path / "work" / "a.py").read_text() == 'print("1")\n'
+    assert orjson.loads(world.chat.requests[0].body)["custom_tools"]["apply_patch"].startswith("root ::= ")
+    assert "a.py" in messages(world)[-1]["content"]
 
 
 async def test_claude_code_runs_a_command_and_ends_its_task(world, agents, tmp_path):
