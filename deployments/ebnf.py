@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from deployments import characters
 from deployments.characters import Ranges
@@ -19,6 +20,7 @@ def text_of(text: str) -> str:
     return '"' + "".join(_IN_TEXT.get(char) or _plain(char) for char in text) + '"'
 
 
+@lru_cache(maxsize=256)
 def class_of(ranges: Ranges) -> str:
     """Return a set of characters in brackets; one that reaches to the last character is written by what it lacks.
 
@@ -43,14 +45,23 @@ def _plain(char: str) -> str:
 
 def rewritten(grammar: str, text: Callable[[str], str], ranges: Callable[[Ranges], str]) -> str:
     """Return a grammar in which functions have rewritten each text and each set of characters."""
+    known: dict[str, str] = {}
 
     def rewrite(found: re.Match[str]) -> str:
-        if found[1] is not None:
-            return text("".join(map(_read, _ONE.finditer(found[1]))))
-        held = characters.union(map(_ends, _RANGE.finditer(found[3])))
-        return ranges(characters.intersection(characters.complement(held), characters.TEXT) if found[2] else held)
+        if found[0] not in known:
+            known[found[0]] = text(_text_in(found)) if found[1] is not None else ranges(_ranges_in(found))
+        return known[found[0]]
 
     return _WRITTEN.sub(rewrite, grammar)
+
+
+def _text_in(found: re.Match[str]) -> str:
+    return "".join(map(_read, _ONE.finditer(found[1])))
+
+
+def _ranges_in(found: re.Match[str]) -> Ranges:
+    held = characters.union(map(_ends, _RANGE.finditer(found[3])))
+    return characters.intersection(characters.complement(held), characters.TEXT) if found[2] else held
 
 
 def _read(one: re.Match[str] | tuple[str | None, ...]) -> str:

@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\f]+|(?://|\#)[^\n]*)
     | (?P<line>\n\s*)
     | (?P<text>"(?:\\.|[^"\\\n])*")(?P<flag>i?)
-    | (?P<regex>/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n])+/)(?P<flags>[imslux]*)
+    | (?P<regex>/(?:\\.|\[(?:\\.|[^\]\\\n])*+\]|[^/\\\n\[])++/)(?P<flags>[imslux]*)
     | (?P<alias>->\s*\w+)
     | (?P<times>~\s*(?P<least>\d+)(?:\s*\.\.\s*(?P<most>\d+))?)
     | (?P<range>\.\.)
@@ -46,7 +46,7 @@ class _Token(NamedTuple):
 
 def is_lark(grammar: str) -> bool:
     """Return whether a grammar is Lark rather than EBNF, whose rules have "::="."""
-    return "::=" not in re.sub(r"""(?m)"(?:\\.|[^"\\\n])*"|(?://|\#).*$""", "", grammar)
+    return "::=" not in re.sub(r"""(?m)"(?:\\.|[^"\\\n])*+"?|(?://|\#).*$""", "", grammar)
 
 
 def lark_to_ebnf(grammar: str) -> str:

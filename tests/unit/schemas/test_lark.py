@@ -1,5 +1,7 @@
 """Grammars of Lark in EBNF: what each part becomes, and what cannot be said."""
 
+import contextlib
+
 import pytest
 
 from serve_app.schemas.lark import is_lark, lark_to_ebnf, regex_to_ebnf
@@ -128,7 +130,17 @@ def test_a_rule_that_names_itself_may_end_elsewhere(grammar):
     assert lark_to_ebnf(grammar)
 
 
-def test_a_grammar_of_any_size_is_read_in_linear_time():
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize("text", ["[a]", "[", '\\"', "\\S", "[^a]", "(", '"', "/", "a+", "\\S[^a]"])
+@pytest.mark.parametrize("around", ["start: /{}", "start: /{}/", 'start: "{}', "start: {}"])
+def test_no_grammar_takes_long_to_be_read(text, around):
+    grammar = around.format(text * (19_000 // len(text)))
+    is_lark(grammar)
+    with contextlib.suppress(LarkRefused):
+        lark_to_ebnf(grammar)
+
+
+def test_a_grammar_of_any_size_is_read():
     chain = "\n".join(f"r{number}: r{number + 1}" for number in range(1_500))
     assert lark_to_ebnf(f'{chain}\nr1500: "x"').count("\n") == 1_501
     nested = "(" * 9_000 + '"a"' + ")" * 9_000
