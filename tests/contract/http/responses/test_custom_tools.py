@@ -12,6 +12,7 @@ from tests.contract.http.response_calls import (
     WEATHER,
     calling,
     calling_custom,
+    calls,
     lines_of,
     messages,
     script,
@@ -109,6 +110,23 @@ async def test_a_custom_tool_is_chosen(world, name):
     await stream_of(world, {**body, "tool_choice": allowed})
     assert [tool["function"]["name"] for tool in asked(world)["tools"]] == ["trip__go"]
     assert list(asked(world)["custom_tools"]) == ["trip__go"]
+
+
+async def test_a_custom_tool_may_come_with_the_conversation(world):
+    script(world, calling_custom(("call_1", "trip__go", TEXT)))
+    brought = {"type": "additional_tools", "role": "developer", "tools": [GROUP]}
+    output = fold(await stream_of(world, {"input": [brought, {"role": "user", "content": "Go."}]}))["output"]
+    assert (output[0]["type"], output[0]["namespace"], output[0]["name"]) == ("custom_tool_call", "trip", "go")
+    assert asked(world)["custom_tools"]["trip__go"].startswith("root ::= ")
+
+
+async def test_a_custom_tool_may_wait_for_a_search(world):
+    script(world, calls(("tool_search", {"query": "go somewhere"})), calling_custom(("call_1", "go", TEXT)))
+    tools = [{"type": "tool_search"}, {**GO, "defer_loading": True}]
+    output = fold(await stream_of(world, {"input": "Go.", "tools": tools}))["output"]
+    assert [item["type"] for item in output] == ["tool_search_call", "tool_search_output", "custom_tool_call"]
+    assert "custom_tools" not in asked(world, 0)
+    assert list(asked(world)["custom_tools"]) == ["go"]
 
 
 async def test_an_output_may_show_an_image(world):
