@@ -16,6 +16,8 @@ LOCKS = ROOT / "configs" / "locks"
 OWN = {"serve_app", "deployments", "batch", "tests"}
 CLIENTS = ROOT / "tests" / "contract" / "python_clients"
 """Programs that run in an environment of their own, with a list of its packages beside them."""
+MORE_AGENTS = ROOT / "tests" / "contract" / "more_agents"
+"""Programs of agents; some run in that environment, too."""
 PIN = re.compile(r"^[a-z0-9][a-z0-9-]*==[0-9][A-Za-z0-9.+]*$")
 HASHED_PIN = re.compile(r"([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.]*)(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n")
 
@@ -28,7 +30,7 @@ def imported_packages(folder: str) -> set[str]:
     """Return the top-level packages that a folder's modules import, the standard library's and ours left out."""
     names: set[str] = set()
     for path in (ROOT / folder).rglob("*.py"):
-        if CLIENTS in path.parents:
+        if path.parent in (CLIENTS, MORE_AGENTS):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):

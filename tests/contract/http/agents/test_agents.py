@@ -80,7 +80,7 @@ async def place(world, tmp_path):
 async def work(world, agent, place, prompt, **options) -> tuple[str, Model]:
     """Have an agent do what a prompt says; return what it says, and its model. It meets no error.
 
-    Only Anthropic's own clients are told that there are no threads, which they ask for first.
+    Only Anthropic's own clients get one: there are no threads, which they ask for first.
     """
     shop = options.pop("shop", "")
     model = Model(lambda deed, results: agent.call(deed, place, results), agent.plans, **options)
