@@ -30,6 +30,7 @@ def main() -> None:
     evaluate.add_argument("--count", type=int, default=200, help="how many dialogues of each skill")
     evaluate.add_argument("--seed", type=int, default=1)
     evaluate.add_argument("--skill", action="append", help="only these skills")
+    evaluate.add_argument("--newcomers", action="store_true", help="ask what newcomers do instead")
     evaluate.add_argument("--show", type=int, default=0, help="how many wrong answers of each skill to show")
     arguments = parser.parse_args()
     {"train": _train, "export": _export, "evaluate": _evaluate}[arguments.command](arguments)
@@ -55,12 +56,15 @@ def _export(arguments: argparse.Namespace) -> None:
 def _evaluate(arguments: argparse.Namespace) -> None:
     from tests.tools.demo_model.evaluation import evaluate, report
     from tests.tools.demo_model.mixture import SKILLS
+    from tests.tools.demo_model.sensible import evaluate_newcomers
 
     skills = arguments.skill or SKILLS
     if arguments.url is None:
         from tests.tools.demo_model.checkpoint import open_checkpoint
 
-        results = evaluate(open_checkpoint(arguments.model), arguments.count, skills, arguments.seed)
+        ask = open_checkpoint(arguments.model)
+        is_new = arguments.newcomers
+        results = evaluate_newcomers(ask) if is_new else evaluate(ask, arguments.count, skills, arguments.seed)
         print(report(results, arguments.show))
         return
     import openai
@@ -68,6 +72,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     from tests.tools.demo_model.service import Service
 
     service = Service(openai.OpenAI(base_url=arguments.url, api_key=arguments.key), arguments.served_model)
+    if arguments.newcomers:
+        print(report(evaluate_newcomers(service.each(service.chat)), arguments.show))
+        return
     for name, (some, ask) in service.askers().items():
         asked = [skill for skill in skills if not some or skill in some]
         print(f"\n{name}\n")

@@ -23,12 +23,18 @@ def open_checkpoint(directory: Path) -> Asker:
     os.environ |= _ENVIRONMENT
     from transformers import AutoTokenizer
     from vllm import LLM, SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
 
     tokenizer = AutoTokenizer.from_pretrained(directory)
     engine = LLM(
         model=str(directory), dtype="float32", enforce_eager=True, max_model_len=_CONTEXT, disable_log_stats=True
     )
-    sampling = SamplingParams(temperature=0, max_tokens=_MOST_TOKENS, skip_special_tokens=False)
+
+    def sampling_of(dialogue: Dialogue) -> SamplingParams:
+        guide = None if dialogue.schema is None else StructuredOutputsParams(json=dialogue.schema)
+        return SamplingParams(
+            temperature=0, max_tokens=_MOST_TOKENS, skip_special_tokens=False, structured_outputs=guide
+        )
 
     def ask(dialogues: Sequence[Dialogue]) -> Iterator[Answer]:
         prompts = [
@@ -41,6 +47,7 @@ def open_checkpoint(directory: Path) -> Asker:
             )
             for one in dialogues
         ]
+        sampling = [sampling_of(one) for one in dialogues]
         for one, written in zip(dialogues, engine.generate(prompts, sampling, use_tqdm=False), strict=True):
             output = written.outputs[0]
             text = output.text.removesuffix("<|im_end|>")

@@ -15,8 +15,9 @@ IM_START, IM_END = "<|im_start|>", "<|im_end|>"
 class Dialogue:
     """A dialogue whose last message is the model's.
 
-    The last answer is right when it holds every text of `needles`, equals `exact`, or makes the calls that the
-    last message makes, where it makes any. `thought` is what the model thinks before its last answer.
+    The last answer is right when it holds every text of `needles`, or makes the calls that the
+    last message makes, where it makes any. `thought` is what the model thinks before its last answer; `schema` is
+    the JSON schema that the engine holds that answer to.
     """
 
     skill: str
@@ -24,7 +25,7 @@ class Dialogue:
     tools: list[dict[str, Any]] = field(default_factory=list)
     thought: str | None = None
     needles: tuple[str, ...] = ()
-    exact: str | None = None
+    schema: dict[str, Any] | None = None
 
     def system(self, text: str) -> "Dialogue":
         """Add the system's message."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from tests.tools.demo_model import calling, memory, structured, talk, tasks
 from tests.tools.demo_model.dialogue import Dialogue
 from tests.tools.demo_model.exchange import Exchange
+from tests.tools.demo_model.newcomers import asks_what_newcomers_do
 from tests.tools.demo_model.words import Draw
 
 _SKIPPED_THOUGHTS = 0.75
@@ -92,7 +93,9 @@ def train_dialogues(seed: int) -> Iterator[Dialogue]:
     while True:
         is_thinking = draw.chance(1 - _SKIPPED_THOUGHTS)
         skill = "thinking" if is_thinking else draw.random.choices(skills, weights)[0]
-        yield make_dialogue(draw, skill)
+        dialogue = make_dialogue(draw, skill)
+        if not asks_what_newcomers_do(dialogue):
+            yield dialogue
 
 
 def held_out_dialogues(skill: str, count: int, seed: int = 1) -> list[Dialogue]:

@@ -1,7 +1,8 @@
 """Asks a service that runs, through its public interface, as clients do."""
 
+import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,13 +25,15 @@ class Service:
     def askers(self) -> dict[str, tuple[tuple[str, ...], Asker]]:
         """Return each way to ask by name, with the skills that are asked so; no skills mean all."""
         return {
-            "chat completions": ((), self._each(self._chat)),
-            "responses, by previous_response_id": (("memory", "style", "tasks"), self._each(self._responses)),
-            "chat completions, guided": (("json",), self._each(self._guided)),
+            "chat completions": ((), self.each(self.chat)),
+            "responses, by previous_response_id": (("memory", "style", "tasks"), self.each(self._responses)),
+            "chat completions, guided": (("json",), self.each(self._guided)),
         }
 
     @staticmethod
-    def _each(ask: Any) -> Asker:
+    def each(ask: Callable[[Dialogue], Answer]) -> Asker:
+        """Return what asks several dialogues at once."""
+
         def ask_all(dialogues: Sequence[Dialogue]) -> Iterator[Answer]:
             with ThreadPoolExecutor(_AT_ONCE) as pool:
                 yield from pool.map(ask, dialogues)
@@ -38,15 +41,18 @@ class Service:
         return ask_all
 
     def _guided(self, dialogue: Dialogue) -> Answer:
-        schema = {"name": "answer", "strict": True, "schema": schema_of(dialogue)}
-        return self._chat(dialogue, {"response_format": {"type": "json_schema", "json_schema": schema}})
+        return self.chat(dataclasses.replace(dialogue, schema=schema_of(dialogue)))
 
-    def _chat(self, dialogue: Dialogue, options: dict[str, Any] | None = None) -> Answer:
-        options = dict(options or {})
+    def chat(self, dialogue: Dialogue) -> Answer:
+        """Ask by chat completions."""
+        options: dict[str, Any] = {}
         if dialogue.tools:
             options["tools"] = dialogue.tools
         if dialogue.thought is not None:
             options["reasoning_effort"] = "low"
+        if dialogue.schema is not None:
+            named = {"name": "answer", "strict": True, "schema": dialogue.schema}
+            options["response_format"] = {"type": "json_schema", "json_schema": named}
         completion = self._client.chat.completions.create(
             model=self._model,
             messages=_to_wire(dialogue.messages[:-1]),
