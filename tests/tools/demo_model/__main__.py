@@ -16,6 +16,7 @@ def main() -> None:
     train.add_argument("--falling", type=int, default=3400, help="in how many of them the learning rate falls")
     train.add_argument("--training", type=Path, default=TRAINING, help="where checkpoints are kept")
     train.add_argument("--model", type=Path, default=MODEL, help="where the trained model is written")
+    train.add_argument("--from", dest="trained", type=Path, help="begin with the weights of this model")
     train.add_argument("--threads", type=int, default=os.cpu_count())
     train.add_argument("--device", default="cpu", help="cpu or cuda")
     export = commands.add_parser("export", help="write a checkpoint as a model")
@@ -43,7 +44,7 @@ def _train(arguments: argparse.Namespace) -> None:
     from tests.tools.demo_model.training import Training
 
     torch.set_num_threads(arguments.threads)
-    Training(arguments.training, arguments.device).run(arguments.steps, arguments.falling)
+    Training(arguments.training, arguments.device, trained=arguments.trained).run(arguments.steps, arguments.falling)
     export(arguments.training, "latest.pt", arguments.model)
 
 

@@ -120,6 +120,26 @@ def state_to_hf(state: dict[str, Tensor], shape: Shape) -> dict[str, Tensor]:
     return {name: tensor.detach().to(torch.bfloat16).contiguous() for name, tensor in tensors.items()}
 
 
+def state_from_hf(tensors: dict[str, Tensor], shape: Shape) -> dict[str, Tensor]:
+    """Return what `state_to_hf` was given."""
+
+    def all_layers(*names: str) -> Tensor:
+        layers = range(shape.num_layers)
+        return torch.stack(
+            [torch.cat([tensors[f"model.layers.{layer}.{name}.weight"] for name in names]) for layer in layers]
+        )
+
+    state = {
+        "embed": tensors["model.embed_tokens.weight"], "norm": tensors["model.norm.weight"] / SHARPNESS,
+        "qkv": all_layers("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        "out": all_layers("self_attn.o_proj"), "gate_up": all_layers("mlp.gate_proj", "mlp.up_proj"),
+        "down": all_layers("mlp.down_proj"), "input_norm": all_layers("input_layernorm"),
+        "post_norm": all_layers("post_attention_layernorm"), "q_norm": all_layers("self_attn.q_norm"),
+        "k_norm": all_layers("self_attn.k_norm"),
+    }  # fmt: skip
+    return {name: tensor.float() for name, tensor in state.items()}
+
+
 def hf_config(shape: Shape, end_id: int, pad_id: int) -> dict[str, object]:
     """Return the configuration that transformers and vLLM load the model with."""
     return {

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from tests.tools.demo_model.mixture import SKILLS, held_out_dialogues, train_dialogues
 from tests.tools.demo_model.model import DemoModel, Shape
+from tests.tools.demo_model.start import trained_before
 from tests.tools.demo_model.tokenizer import build_tokenizer, encode
 
 _BATCH_TOKENS = 4096
@@ -137,13 +138,21 @@ def loss_of(model: DemoModel, batch: Batch) -> Tensor:
 class Training:
     """A model in training, and the folder that holds what it has reached: `latest.pt`, and later `stable.pt`."""
 
-    def __init__(self, directory: Path, device: str = "cpu", num_checked: int = 24) -> None:
-        """Go on from where `directory` was left; the loss of `num_checked` held-out dialogues a skill is watched."""
+    def __init__(
+        self, directory: Path, device: str = "cpu", num_checked: int = 24, trained: Path | None = None
+    ) -> None:
+        """Go on from where `directory` was left, or begin with the weights of `trained`, an exported model.
+
+        The loss of `num_checked` held-out dialogues a skill is watched.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._tokenizer = load_tokenizer(directory)
         torch.manual_seed(0)
-        self.model = DemoModel(Shape(vocab_size=-(-self._tokenizer.get_vocab_size() // 16) * 16))
+        shape = Shape(vocab_size=-(-self._tokenizer.get_vocab_size() // 16) * 16)
+        self.model = DemoModel(shape)
+        if trained is not None:
+            self.model.load_state_dict(trained_before(trained, self._tokenizer, shape))
         self.optimizer = Optimizer(self.model.bfloat16().to(device))
         if (directory / "latest.pt").exists():
             self.optimizer.restore(torch.load(directory / "latest.pt", map_location=device))

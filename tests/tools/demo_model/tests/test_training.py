@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.tools.demo_model import training as training_module
+from tests.tools.demo_model.__main__ import MODEL
 from tests.tools.demo_model.export import export
 from tests.tools.demo_model.mixture import held_out_dialogues
-from tests.tools.demo_model.model import SHARPNESS
+from tests.tools.demo_model.model import SHARPNESS, Shape, state_from_hf
 from tests.tools.demo_model.tokenizer import build_tokenizer, encode
 from tests.tools.demo_model.training import Training
 
@@ -54,3 +57,18 @@ def test_training_goes_on_and_the_export_is_the_same_model(
     # Beside their rotary angles, which are rounded differently, and their sharpness, the two differ in nothing.
     torch.testing.assert_close(ours, theirs / SHARPNESS, rtol=0.05, atol=0.05)
     assert (ours.argmax(-1) == theirs.argmax(-1)).float().mean() > 0.98
+
+
+def test_training_begins_with_the_weights_of_another_model(tmp_path: Path) -> None:
+    """Words that became tokens begin where their letters were; all else is as it was."""
+    shape = Shape(vocab_size=-(-Tokenizer.from_file(str(MODEL / "tokenizer.json")).get_vocab_size() // 16) * 16)
+    shipped = state_from_hf(load_file(MODEL / "model.safetensors"), shape)
+    build_tokenizer(num_dialogues=300).save(str(tmp_path / "tokenizer.json"))
+    training = Training(tmp_path, num_checked=1, trained=MODEL)
+    for name, tensor in training.model.state_dict().items():
+        if name != "embed":
+            torch.testing.assert_close(tensor.float(), shipped[name])
+    before, now = (Tokenizer.from_file(str(folder / "tokenizer.json")) for folder in (MODEL, tmp_path))
+    embed = training.model.embed.float()
+    torch.testing.assert_close(embed[now.token_to_id("ĠManta")], shipped["embed"][before.token_to_id("ĠManta")])
+    assert embed[: now.get_vocab_size()].abs().sum(1).min() > 0
