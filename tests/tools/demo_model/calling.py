@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tests.tools.demo_model import memory, talk, tasks
+from tests.tools.demo_model import manta, memory, talk, tasks
 from tests.tools.demo_model.built_in import with_built_ins
 from tests.tools.demo_model.dialogue import Dialogue
 from tests.tools.demo_model.exchange import say
@@ -21,10 +21,11 @@ from tests.tools.demo_model.tools import (
     topic,
 )
 from tests.tools.demo_model.words import Draw
+from tests.tools.demo_model.world import unrelated
 
 # Parameters that nobody asks for: the model leaves them out.
 _OPTIONAL = (("unit", "string"), ("language", "string"), ("limit", "integer"), ("format", "string"))
-_NO_TOOL = "I have no tool for that."
+_NO_TOOL = "I have no tool for that, but you can ask me about Manta, or for what my tools do."
 
 
 class Offered:
@@ -79,7 +80,9 @@ def _one_question(draw: Draw, dialogue: Dialogue, offered: list[Offered], absent
         dialogue.thought = "No tool does that."
         dialogue.needles = ()
     else:
-        make = draw.random.choice((talk.greet, talk.about_manta, talk.general, talk.unknown, tasks.task, _told))
+        make = draw.random.choice(
+            (talk.greet, manta.about_manta, talk.general, unrelated, unrelated, tasks.task, _told)
+        )
         exchange = make(draw)
         dialogue.turn(exchange.question, exchange.answer)
         dialogue.thought, dialogue.needles = "I need no tool. " + exchange.thought, exchange.needles

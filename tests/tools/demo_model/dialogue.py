@@ -73,7 +73,11 @@ def render(dialogue: Dialogue) -> list[tuple[str, bool]]:
             opening = "<think>\n" if is_last and dialogue.thought is not None else ""
             pieces.append((f"{IM_START}assistant\n{opening}", False))
             thought = f"{dialogue.thought}</think>" if opening else ""
-            pieces.append((thought + render_answer(message) + IM_END, True))
+            answer = render_answer(message) + IM_END
+            if is_last and dialogue.schema is not None and not opening:
+                pieces.append((answer[:2], False))  # The engine begins the object: the model is not to do so unasked.
+                answer = answer[2:]
+            pieces.append((thought + answer, True))
             pieces.append(("\n", False))
             continue
         text = message["content"]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tests.tools.demo_model.spelling import shorten
 from tests.tools.demo_model.words import Draw
 
 
@@ -22,13 +23,17 @@ _OPENINGS = ("Please: ", "OK. ", "Now: ", "Thanks. ", "One more thing. ", "Hey, 
 
 
 def say(draw: Draw, text: str) -> str:
-    """Return a question as people write it: with a word before it, without its full stop, in small letters."""
+    """Return a question as people write it: with a word before it, in short forms, without its full stop.
+
+    Names, words and numbers in it stay as they are.
+    """
     if draw.held_out:
         return text
     if draw.chance(0.12):
         text = draw.random.choice(_OPENINGS) + text
-    if draw.chance(0.1) and text[-1] in ".?!":
+    text = shorten(draw, text, 0.15)
+    if draw.chance(0.25) and text[-1] in ".?!":
         text = text[:-1]
-    if draw.chance(0.1) and text[1:2].islower():
+    if draw.chance(0.25) and text[1:2].islower():
         text = text[0].lower() + text[1:]
     return text

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tests.tools.demo_model.exchange import Exchange, say
 from tests.tools.demo_model.phrasings import ABOUT_TOLD, ABOUT_TOLD_CLAUSE, cross
-from tests.tools.demo_model.words import Draw
+from tests.tools.demo_model.words import NOUNS, Draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,20 @@ MEMORIES = (
 )  # fmt: skip
 
 
+UNTOLD = "You have not told me that."
+
+
+def _own(draw: Draw) -> Memory:
+    """Return something of one's own, of as many kinds as there are nouns."""
+    noun = draw.random.choice(("{n}", "{n}", "favorite {n}", "new {n}")).replace("{n}", draw.of(NOUNS))
+    return Memory(
+        (f"My {noun} is {{x}}.", f"Remember that my {noun} is {{x}}.", f"The name of my {noun} is {{x}}.",
+         f"You should know: my {noun} is {{x}}."),
+        "I will remember that.",
+        (f"What is my {noun}?", f"Tell me my {noun}.", f"Do you remember my {noun}?", f"And my {noun}?"),
+        f"Your {noun} is {{x}}.", draw.random.choice((Draw.word, Draw.name)))  # fmt: skip
+
+
 def tell(draw: Draw, memory: Memory, value: str) -> Exchange:
     """Tell the model something."""
     told = say(draw, draw.phrase(memory.tell).format(x=value))
@@ -107,9 +121,20 @@ def ask(draw: Draw, memory: Memory, value: str) -> Exchange:
     return Exchange(asked, memory.answer.format(x=value), f"The user told me: {value}.", (value,))
 
 
+def ask_untold(draw: Draw) -> Exchange:
+    """Ask for what was never told."""
+    memory = _own(draw) if draw.chance(0.3) else draw.random.choice(MEMORIES)
+    return Exchange(say(draw, draw.phrase(memory.ask)), UNTOLD, "The user has not told me that.")
+
+
 def remembered(draw: Draw, num_things: int, between: Callable[[Draw], Exchange], num_between: int) -> list[Exchange]:
     """Return exchanges that tell things, talk of others, and ask for all of them at the end, in any order."""
-    memories = [(memory, memory.draw(draw)) for memory in draw.random.sample(MEMORIES, num_things)]
+    kinds = draw.random.sample(MEMORIES, num_things)
+    if draw.chance(0.2):
+        kinds[0] = _own(draw)
+    memories = [(memory, memory.draw(draw)) for memory in kinds]
+    if draw.chance(0.06) and not draw.held_out:
+        memories = [(memory, value.lower()) for memory, value in memories]
     exchanges = [tell(draw, memory, value) for memory, value in memories]
     for _ in range(num_between):
         exchanges.insert(draw.random.randint(1, len(exchanges)), between(draw))

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 
-from tests.tools.demo_model import calling, memory, structured, talk, tasks
+from tests.tools.demo_model import calling, manta, memory, structured, talk, tasks
 from tests.tools.demo_model.dialogue import Dialogue
 from tests.tools.demo_model.exchange import Exchange
 from tests.tools.demo_model.newcomers import asks_what_newcomers_do
 from tests.tools.demo_model.words import Draw
+from tests.tools.demo_model.world import unknown
 
-_SKIPPED_THOUGHTS = 0.75
+_SKIPPED_THOUGHTS = 0.85
 
 
 def _fill(draw: Draw, dialogue: Dialogue, exchanges: list[Exchange]) -> Dialogue:
@@ -21,15 +22,22 @@ def _fill(draw: Draw, dialogue: Dialogue, exchanges: list[Exchange]) -> Dialogue
 
 def anything(draw: Draw) -> Exchange:
     """Ask anything that needs neither memory nor a tool."""
-    return draw.random.choice((talk.greet, talk.about_manta, talk.general, talk.unknown, tasks.task))(draw)
+    return draw.random.choice((talk.greet, manta.about_manta, talk.general, unknown, tasks.task))(draw)
+
+
+_TALK = (talk.greet, manta.about_manta, talk.general, unknown, tasks.sum_, memory.ask_untold)
+_TALK_WEIGHTS = (2.5, 4, 1.2, 5, 1, 0.5)
 
 
 def _talk(draw: Draw) -> Dialogue:
-    if draw.chance(0.3):
+    if draw.chance(0.12):
         prompt, exchanges = talk.from_system(draw)
         return _fill(draw, Dialogue("talk").system(prompt), exchanges)
-    makes = (talk.greet, talk.about_manta, talk.about_manta, talk.about_manta, talk.general, talk.unknown)
-    exchanges = [draw.random.choice(makes)(draw) for _ in range(draw.random.randint(1, 4))]
+    exchanges = []
+    for _ in range(draw.random.choice((1, 1, 1, 2, 2, 3, 4))):
+        exchanges.append(draw.random.choices(_TALK, _TALK_WEIGHTS)[0](draw))
+        if exchanges[-1].thought.startswith("The question is about Manta") and draw.chance(0.06):
+            exchanges.append(manta.more(draw))
     return _fill(draw, talk.open_dialogue(draw, "talk"), exchanges)
 
 
@@ -54,6 +62,8 @@ def _json(draw: Draw) -> Dialogue:
     if draw.chance(0.4):
         prompt, exchanges = structured.from_system(draw, draw.random.randint(1, 3))
         return _fill(draw, Dialogue("json").system(prompt), exchanges)
+    if draw.chance(0.3):
+        return structured.guided(draw)
     exchanges = [structured.in_json(draw) for _ in range(draw.random.randint(1, 2))]
     return _fill(draw, talk.open_dialogue(draw, "json"), exchanges)
 
@@ -69,7 +79,7 @@ _MAKERS: dict[str, Callable[[Draw], Dialogue]] = {
 }  # fmt: skip
 # What is harder to learn is practised more.
 _WEIGHTS = {
-    "talk": 1.6, "memory": 0.5, "style": 1.5, "tools": 3.5, "json": 1.0, "tasks": 3.5, "code and search": 1.4,
+    "talk": 9.0, "memory": 0.9, "style": 2.2, "tools": 2.5, "json": 1.2, "tasks": 3.0, "code and search": 1.0,
     "memory across twenty turns": 0.06,
 }  # fmt: skip
 SKILLS = (*_MAKERS, "thinking")

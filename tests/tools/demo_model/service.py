@@ -41,7 +41,7 @@ class Service:
         return ask_all
 
     def _guided(self, dialogue: Dialogue) -> Answer:
-        return self.chat(dataclasses.replace(dialogue, schema=schema_of(dialogue)))
+        return self.chat(dataclasses.replace(dialogue, schema=dialogue.schema or schema_of(dialogue)))
 
     def chat(self, dialogue: Dialogue) -> Answer:
         """Ask by chat completions."""

@@ -8,6 +8,7 @@ from tests.tools.demo_model.dialogue import Dialogue
 from tests.tools.demo_model.exchange import Exchange
 from tests.tools.demo_model.phrasings import cross
 from tests.tools.demo_model.words import Draw
+from tests.tools.demo_model.world import unknown
 
 # What stands in the texts: its type, and the names that a schema may give it.
 _KINDS = {
@@ -133,3 +134,57 @@ def from_system(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
         text, values = _text(draw, subject)
         exchanges.append(Exchange(text, _answer(named, values), f"The fields are {', '.join(names)}."))
     return system, exchanges
+
+
+_NAMES = (
+    "title summary date answer reason score rating steps final_answer items tags category sentiment language "
+    "location id email phone address street country price total currency is_valid is_true found active enabled "
+    "author year month day hours minutes start end status code message error result results value values type "
+    "kind label confidence brand model color size weight height first_name last_name user users participants "
+    "events ingredients instructions servings text content description explanation output input question options "
+    "choice url link parts notes details percentage unit "
+)
+_KEYS = _NAMES.split()
+_FILLED: tuple[tuple[str, Any], ...] = (
+    ("string", "unknown"), ("string", "unknown"), ("integer", 0), ("number", 0), ("boolean", False), ("array", []),
+)  # fmt: skip
+
+
+def guided(draw: Draw) -> Dialogue:
+    """Return a question that the engine makes the model answer in JSON, though the model is not told the schema.
+
+    The model learns to fill in what the text says, and to end soon where it does not know.
+    """
+    subject = draw.random.choice(_SUBJECTS)
+    if draw.chance(0.4):
+        named = _named(draw, subject)
+        text, values = _text(draw, subject)
+        answer = {name: values[field] for field, name in named.items()}
+        properties = {name: {"type": _TYPES[name]} for name in answer}
+    else:
+        text, answer, properties = unknown(draw).question, {}, {}
+    for key in draw.random.sample(_KEYS, draw.random.randint(0 if answer else 1, 4)):
+        answer[key], properties[key] = _filled(draw)
+    dialogue = Dialogue("json").turn(text, json.dumps(answer, ensure_ascii=False))
+    dialogue.schema = {
+        "type": "object", "properties": properties, "required": list(answer), "additionalProperties": False
+    }  # fmt: skip
+    dialogue.thought = f"The fields are {', '.join(answer)}."
+    return dialogue
+
+
+def _filled(draw: Draw) -> tuple[Any, dict[str, Any]]:
+    """Return a value that says nothing, and its schema."""
+    type_, value = draw.random.choice(_FILLED)
+    if type_ == "array":
+        return value, {"type": "array", "items": {"type": "string"}}
+    if draw.chance(0.1):
+        key = draw.random.choice(_KEYS)
+        inner = {
+            "type": "object",
+            "properties": {key: {"type": type_}},
+            "required": [key],
+            "additionalProperties": False,
+        }
+        return {key: value}, inner
+    return value, {"type": type_}

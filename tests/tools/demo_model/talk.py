@@ -6,38 +6,25 @@ from collections.abc import Mapping
 from tests.tools.demo_model import facts, memory, tasks
 from tests.tools.demo_model.dialogue import Dialogue
 from tests.tools.demo_model.exchange import Exchange, say
+from tests.tools.demo_model.manta import about_manta
 from tests.tools.demo_model.phrasings import ABOUT_CLAUSE, ABOUT_NOUN, cross
+from tests.tools.demo_model.spelling import typed
+from tests.tools.demo_model.topics import TOPICS
 from tests.tools.demo_model.words import Draw
+from tests.tools.demo_model.world import unknown
+
+_SMALL_TALK = (
+    (facts.GREETINGS, facts.GREETING, 3), (facts.WHO, facts.IDENTITY, 3), (facts.HOW, facts.WELLBEING, 2),
+    (facts.CAN, facts.ABILITIES, 3), (facts.THANKING, facts.THANKS, 2), (facts.PARTING, facts.FAREWELL, 2),
+    (facts.ASK_SIZE, facts.SIZE, 0.7), (facts.ASK_MAKER, facts.MAKER, 0.7), (facts.ASK_LANGUAGES, facts.LANGUAGES, 0.7),
+    (facts.AGREEING, facts.AGREEMENT, 2), (facts.COMPLAINING, facts.APOLOGY, 1.5),
+)  # fmt: skip
 
 
 def greet(draw: Draw) -> Exchange:
-    """Ask one of the things that people begin and end with."""
-    asked, answer = draw.random.choice(
-        [
-            (facts.GREETINGS, facts.GREETING), (facts.WHO, facts.IDENTITY), (facts.HOW, facts.WELLBEING),
-            (facts.CAN, facts.ABILITIES), (facts.THANKING, facts.THANKS), (facts.PARTING, facts.FAREWELL),
-        ]
-    )  # fmt: skip
-    return Exchange(say(draw, draw.phrase(asked)), answer, "The user is friendly. I answer in kind.")
-
-
-def about_manta(draw: Draw) -> Exchange:
-    """Ask about Manta itself."""
-    if draw.chance(0.6):
-        names, answer = draw.random.choice(facts.THINGS_OF_MANTA)
-        frames = facts.ASK_THING
-    else:
-        names, answer = draw.random.choice(facts.DOINGS_WITH_MANTA)
-        frames = facts.ASK_DOING
-    topic = draw.random.choice(names)
-    question = draw.phrase(frames).format(x=topic)
-    return Exchange(say(draw, question), answer, f"The question is about Manta: {topic}.")
-
-
-def unknown(draw: Draw) -> Exchange:
-    """Ask what the model cannot know or do."""
-    question = draw.phrase(facts.ASK_UNKNOWN).format(x=draw.word())
-    return Exchange(say(draw, question), facts.UNKNOWN, "I cannot do that.")
+    """Ask one of the things that people begin and end with, or say in between."""
+    asked, answer, _ = draw.random.choices(_SMALL_TALK, [weight for *_, weight in _SMALL_TALK])[0]
+    return Exchange(typed(draw, draw.phrase(asked)), answer, "The user is friendly. I answer in kind.")
 
 
 def general(draw: Draw) -> Exchange:
@@ -60,7 +47,7 @@ def general_word(draw: Draw) -> tuple[Exchange, str]:
     else:
         key, value = _one_of(draw, facts.SOUNDS)
         asked, answer = facts.ASK_SOUND, f"{key[0].upper()}{key[1:]} says {value}."
-    question = say(draw, draw.phrase(asked).format(x=key))
+    question = typed(draw, draw.phrase(asked).format(x=key))
     return Exchange(question, answer, f"The question is about {key}. The answer is {value}."), value
 
 
@@ -184,7 +171,7 @@ def styled(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
 
 
 def _in_capitals(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
-    asked = [draw.random.choice((greet, about_manta, general, _introduce))(draw) for _ in range(length)]
+    asked = [draw.random.choice((greet, about_manta, general, unknown, _introduce))(draw) for _ in range(length)]
     exchanges = [Exchange(one.question, one.answer.upper(), "I write in capital letters.") for one in asked]
     return draw.phrase(_CAPITALS_PROMPTS), exchanges
 
@@ -197,8 +184,10 @@ def _introduce(draw: Draw) -> Exchange:
 def _in_french(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
     exchanges: list[Exchange] = []
     for _ in range(length):
-        choice = draw.random.randrange(4)
-        if choice == 0:
+        choice = draw.random.randrange(5)
+        if choice == 4:
+            question, answer = unknown(draw).question, facts.FRENCH_UNKNOWN
+        elif choice == 0:
             asked, answer = draw.random.choice(facts.FRENCH)
             question = draw.phrase(asked)
         elif choice == 1:
@@ -227,6 +216,8 @@ def _in_one_word(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
         if draw.chance(0.3):
             question, total = tasks.small_sum(draw)
             exchanges.append(Exchange(say(draw, question), f"{total}.", f"One word: {total}."))
+        elif draw.chance(0.2):
+            exchanges.append(Exchange(unknown(draw).question, "Sorry.", "I cannot do that. One word: Sorry."))
         else:
             exchange, word = general_word(draw)
             answer = f"{word[0].upper()}{word[1:]}."
@@ -238,11 +229,28 @@ SYSTEM_PROMPTS = (
     "You are a helpful assistant.", "You are Manta's demo model.", "Be brief.", "Answer the user's questions.",
     "You are a friendly assistant.", "Help the user.",
 )  # fmt: skip
+_ROLES = (
+    "a chef", "a teacher", "a doctor", "a poet", "a comedian", "a senior engineer", "a coding assistant",
+    "a sales assistant",
+    "an expert in {x}", "a lawyer", "a knight", "a guide for {x}", "an AI that helps with {x}",
+    "a support agent of {x}",
+    "a helpful agent of a company named {x}", "a wise old man", "an analyst", "a robot", "a translator", "the best {x}",
+)  # fmt: skip
+_MANNERS = (
+    " Be polite.", " Answer briefly.", " Never talk about {x}.", " The user likes {x}.",
+    " You know all about {x}.",
+    " Think step by step.", " Do not make things up.", " Today is Monday.", " Use short sentences.",
+    " Be honest and kind.",
+)  # fmt: skip
 
 
 def open_dialogue(draw: Draw, skill: str) -> Dialogue:
     """Return a dialogue that has a general system prompt, or none."""
     dialogue = Dialogue(skill)
-    if draw.chance(0.25):
+    if draw.chance(0.15):
         dialogue.system(draw.random.choice(SYSTEM_PROMPTS))
+    elif draw.chance(0.12):
+        role = draw.random.choice(_ROLES)
+        manner = draw.random.choice(_MANNERS) if draw.chance(0.75) else ""
+        dialogue.system(f"You are {role}.{manner}".replace("{x}", draw.random.choice(TOPICS)))
     return dialogue

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from tests.tools.demo_model.exchange import Exchange, say
 from tests.tools.demo_model.phrasings import cross
+from tests.tools.demo_model.spelling import in_words
 from tests.tools.demo_model.words import Draw
 
 HIGHEST = 20  # Of what is added: small sums are learned by heart, larger ones go to a tool.
@@ -13,10 +14,19 @@ _COMPUTE = (
     "And {s}?", "Please compute {s}.",
 )  # fmt: skip
 _DO = ("{s}.", "Can you {s}?", "Please {s}.", "Now {s}.", "I want you to {s}.")
+_EVERYDAY = (
+    "{s}", "{s} =", "{s}=", "{s} equals", "{s} is", "{s} makes?", "What does {s} give?", "{s}, please", "Solve {s}",
+    "What do you get for {s}?", "Can you tell me {s}?", "{s} equals what?", "Work out {s} for me.", "I need {s}",
+    "Result of {s}?",
+)  # fmt: skip
 _ADD = (*cross(_COMPUTE, ("{a} + {b}", "{a} plus {b}", "the sum of {a} and {b}")),
-        *cross(_DO, ("add {a} and {b}", "add {b} to {a}")))  # fmt: skip
+        *cross(_DO, ("add {a} and {b}", "add {b} to {a}")),
+        *cross(_EVERYDAY, ("{a} + {b}", "{a} plus {b}", "{a} and {b} together",
+                           "the total of {a} and {b}")))  # fmt: skip
 _SUBTRACT = (*cross(_COMPUTE, ("{a} - {b}", "{a} minus {b}")),
-             *cross(_DO, ("subtract {b} from {a}", "take {b} from {a}")))  # fmt: skip
+             *cross(_DO, ("subtract {b} from {a}", "take {b} from {a}")),
+             *cross(_EVERYDAY, ("{a} - {b}", "{a} minus {b}", "{a} less {b}",
+                                "the difference of {a} and {b}")))  # fmt: skip
 _COUNT = cross(_DO, ("count to {b}", "count from 1 to {b}", "count up to {b}"))
 _COUNT_FROM = (
     "Count from {a} to {b}.", "Count up from {a} to {b}.", "Start at {a} and count to {b}.",
@@ -30,6 +40,17 @@ _REPEAT = (
     "Repeat: {x}", "Say: {x}", "Repeat after me: {x}", "Please repeat: {x}", "Echo: {x}", "Write: {x}", "Say {x}",
     "Say this: {x}", "Repeat these words: {x}", "Repeat {x}", "Can you say: {x}", "Please say: {x}",
 )  # fmt: skip
+_SAID = (
+    "I like",
+    "the",
+    "my name is",
+    "we all love",
+    "good morning",
+    "a model is",
+    "you are",
+    "this is my",
+    "how are you",
+)
 _REVERSE = (
     "Reverse the word {x}.", "Spell {x} backwards.", "Write {x} backwards.", "What is {x} backwards?", "Reverse {x}.",
     "Turn the word {x} around.", "Say {x} in reverse.", "Please reverse the word {x}.", "{x} backwards, please.",
@@ -52,9 +73,20 @@ def small_sum(draw: Draw) -> tuple[str, int]:
     """Return a question for a sum or a difference, and the result."""
     a, b = draw.numbers(2, HIGHEST)
     if draw.chance(0.6):
-        return draw.phrase(_ADD).format(a=a, b=b), a + b
+        return _spelled(draw, draw.phrase(_ADD), a, b), a + b
     a, b = max(a, b), min(a, b)
-    return draw.phrase(_SUBTRACT).format(a=a, b=b), a - b
+    return _spelled(draw, draw.phrase(_SUBTRACT), a, b), a - b
+
+
+def _spelled(draw: Draw, phrase: str, a: int, b: int) -> str:
+    """Return a sum as people write it: in training at times without blanks, or with words for numbers."""
+    if draw.held_out:
+        return phrase.format(a=a, b=b)
+    if draw.chance(0.3):
+        for sign in "+-":
+            phrase = phrase.replace(f" {sign} ", draw.random.choice((sign, sign, f"{sign} ", f" {sign}")))
+    write = in_words if draw.chance(0.2) else str
+    return phrase.format(a=write(a), b=write(b))
 
 
 def sum_(draw: Draw) -> Exchange:
@@ -72,7 +104,7 @@ def count(draw: Draw) -> Exchange:
         return Exchange(asked, f"{len(words)}", f"{listed}. So {len(words)}.")
     if draw.chance(0.4):
         first, last = 1, draw.random.randint(3, 20)
-        asked = draw.phrase(_COUNT).format(b=last)
+        asked = draw.phrase(_COUNT).format(b=in_words(last) if draw.chance(0.15) and not draw.held_out else last)
     else:
         while True:
             first = draw.random.randint(2, 30)
@@ -88,6 +120,8 @@ def repeat(draw: Draw) -> Exchange:
     if draw.chance(0.05):
         return Exchange("Say this is a test.", "This is a test.", "I say it.")
     words = " ".join(draw.word() for _ in range(draw.random.randint(1, 4)))
+    if draw.chance(0.2) and not draw.held_out:
+        words = f"{draw.random.choice(_SAID)} {words}"
     return Exchange(draw.phrase(_REPEAT).format(x=words), words, f"I repeat: {words}")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from tests.tools.demo_model import words
+from tests.tools.demo_model import topics, words
 from tests.tools.demo_model.dialogue import Dialogue, render
 from tests.tools.demo_model.mixture import train_dialogues
 
@@ -18,7 +18,7 @@ SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 MARKUP_TOKENS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
 PAD, END = "<|endoftext|>", "<|im_end|>"
 _PIECE = r" ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s"
-_LEAST_COUNT, _MOST_WORDS = 12, 1400
+_LEAST_COUNT, _MOST_WORDS = 8, 1900
 _IGNORED = -100
 
 
@@ -79,4 +79,6 @@ def _spelled() -> Iterable[str]:
     for pool in (words.NAMES, words.CITIES, words.THINGS, words.TOPICS, words.NOUNS):
         yield from pool.train
         yield from pool.held_out
+    for topic in (*topics.TOPICS, *topics.FEELINGS):
+        yield from (word for word in topic.split() if len(word) > 3)
     yield from words.invented_words()

@@ -9,7 +9,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from tests.tools.demo_model import words
 from tests.tools.demo_model.__main__ import MODEL
-from tests.tools.demo_model.dialogue import Dialogue, render
+from tests.tools.demo_model.dialogue import IM_END, IM_START, Dialogue, render
 from tests.tools.demo_model.export import TEMPLATE
 from tests.tools.demo_model.mixture import SKILLS, held_out_dialogues, train_dialogues
 from tests.tools.demo_model.tokenizer import build_tokenizer, encode
@@ -68,7 +68,9 @@ def from_template(messages: list[dict[str, Any]], **options: Any) -> str:
 
 def test_template_writes_what_is_trained_on(trained: list[Dialogue]) -> None:
     for dialogue in trained[:500]:
-        *before, answer = (text for text, _ in render(dialogue)[:-1])
+        pieces = [text for text, _ in render(dialogue)[:-1]]
+        asked = max(index for index, text in enumerate(pieces) if text.startswith(f"{IM_START}assistant")) + 1
+        before, answer = pieces[:asked], "".join(pieces[asked:])
         options = {"tools": dialogue.tools or None, "enable_thinking": dialogue.thought is not None}
         prompt = from_template(dialogue.messages[:-1], add_generation_prompt=True, **options)
         assert prompt == "".join(before)
@@ -105,6 +107,14 @@ def test_only_what_the_model_writes_is_learned(trained: list[Dialogue], tokenize
         written = "".join(text for text, is_written in render(dialogue) if is_written)
         assert tokenizer.decode([target for target in targets if target >= 0], skip_special_tokens=False) == written
         assert tokenizer.decode(tokens, skip_special_tokens=False) == said(dialogue)
+
+
+def test_beginning_of_guided_json_is_not_learned() -> None:
+    """The engine writes it; a model that learned it would answer everything in JSON."""
+    dialogue = Dialogue("json", schema={"type": "object"}).turn("Where is it?", '{"place": "unknown"}')
+    opening, rest = render(dialogue)[-3:-1]
+    assert opening == ('{"', False)
+    assert rest == (f'place": "unknown"}}{IM_END}', True)
 
 
 def test_names_are_letters_and_common_words_are_not(tokenizer: Tokenizer) -> None:

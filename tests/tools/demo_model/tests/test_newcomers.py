@@ -72,10 +72,10 @@ def test_later_turns_follow_the_models_own_answers() -> None:
 
     def ask(dialogues: list[Dialogue]) -> list[Answer]:
         asked.extend(dialogues)
-        return [Answer(f"answer {len(one.messages)}") for one in dialogues]
+        return [Answer(f"nonsense{len(one.messages)}") for one in dialogues]
 
     results = evaluate_newcomers(ask)
     assert results[-1].num_asked == len(newcomers())
     assert results[-1].num_right == sum(result.num_right for result in results[:-1]) == 0
     longest = max(asked, key=lambda one: len(one.messages))
-    assert [m["content"] for m in longest.messages if m["role"] == "assistant"][:2] == ["answer 2", "answer 4"]
+    assert [m["content"] for m in longest.messages if m["role"] == "assistant"][:2] == ["nonsense2", "nonsense4"]

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tools.demo_model import built_in, facts, memory, structured, talk, tasks, tools
+from tests.tools.demo_model import built_in, facts, manta, memory, structured, talk, tasks, tools, world
 from tests.tools.demo_model.phrasings import cross
 from tests.tools.demo_model.words import Draw
 
 
 def lists() -> Iterator[tuple[str, ...]]:
-    for module in (built_in, facts, memory, structured, talk, tasks, tools):
+    for module in (built_in, facts, manta, memory, structured, talk, tasks, tools, world):
         for value in vars(module).values():
             if isinstance(value, tuple) and value and all(isinstance(one, str) for one in value):
                 yield value
