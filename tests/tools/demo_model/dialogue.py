@@ -74,8 +74,9 @@ def render(dialogue: Dialogue) -> list[tuple[str, bool]]:
             pieces.append((f"{IM_START}assistant\n{opening}", False))
             thought = f"{dialogue.thought}</think>" if opening else ""
             answer = render_answer(message) + IM_END
-            if is_last and dialogue.schema is not None and not opening:
-                pieces.append((answer[:2], False))  # The engine begins the object: the model is not to do so unasked.
+            if is_last and dialogue.schema is not None:
+                # The engine begins the object: the model is not to do so unasked.
+                pieces.append((answer[:2], False))
                 answer = answer[2:]
             pieces.append((thought + answer, True))
             pieces.append(("\n", False))

@@ -43,7 +43,8 @@ def is_right(dialogue: Dialogue, answer: Answer) -> bool:
     """Return whether an answer is the right last message of a dialogue.
 
     It must have ended by itself, must have thought where, and only where, that was asked for, and must make
-    exactly the expected calls. A text is right when it holds what `needles` names, else when it is the same.
+    exactly the expected calls. A text is right when it holds what `needles` names, else when it is the same; JSON
+    that the engine held to a schema is, whatever white space it has.
     """
     expected = dialogue.messages[-1]
     if not answer.has_stopped or (answer.thought is not None) != (dialogue.thought is not None):
@@ -57,7 +58,16 @@ def is_right(dialogue: Dialogue, answer: Answer) -> bool:
     text = answer.text.strip()
     if dialogue.needles:
         return all(needle.strip() in text for needle in dialogue.needles)
+    if dialogue.schema is not None:
+        return _is_same_json(text, expected["content"])
     return bool(text == expected["content"])
+
+
+def _is_same_json(text: str, expected: str) -> bool:
+    try:
+        return bool(json.loads(text) == json.loads(expected))
+    except ValueError:
+        return False
 
 
 def evaluate(ask: Asker, count: int = 100, skills: Sequence[str] = SKILLS, seed: int = 1) -> list[Result]:

@@ -26,7 +26,7 @@ def anything(draw: Draw) -> Exchange:
 
 
 _TALK = (talk.greet, manta.about_manta, talk.general, unknown, tasks.sum_, memory.ask_untold)
-_TALK_WEIGHTS = (2.5, 4, 1.2, 5, 1, 0.5)
+_TALK_WEIGHTS = (3, 6, 1.2, 5, 1.7, 0.3)
 
 
 def _talk(draw: Draw) -> Dialogue:
@@ -92,6 +92,8 @@ def make_dialogue(draw: Draw, skill: str) -> Dialogue:
         dialogue.thought = None
         return dialogue
     dialogue = _MAKERS[draw.random.choice(list(_MAKERS))](draw)
+    while dialogue.thought is None:  # The engine may begin its JSON without a thought.
+        dialogue = _MAKERS[draw.random.choice(list(_MAKERS))](draw)
     dialogue.skill = "thinking"
     return dialogue
 

@@ -169,7 +169,6 @@ def guided(draw: Draw) -> Dialogue:
     dialogue.schema = {
         "type": "object", "properties": properties, "required": list(answer), "additionalProperties": False
     }  # fmt: skip
-    dialogue.thought = f"The fields are {', '.join(answer)}."
     return dialogue
 
 
