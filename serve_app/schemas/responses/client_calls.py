@@ -69,6 +69,7 @@ class CallOutputItem(WireModel):
     """The output of a call of a function or a custom tool.
 
     Args:
+        type: whether a function or a custom tool was called.
         call_id: the id of the call that this is the output of.
         output: the output: a text, or parts with text, images and files.
         name: accepted from answers; has no effect.

@@ -147,7 +147,8 @@ def hold(serving, fields, parser_class=None, tokenizer=None):
         parser_cls=parser_class or serving.parser_cls,
         _effective_chat_template_kwargs=lambda request: {},
     )
-    runner = ChatRunner(None, stand_in, None, None, "m")
+    client = SimpleNamespace(vllm_config=SimpleNamespace(model_config=serving.model_config, reasoning_config=None))
+    runner = ChatRunner(client, stand_in, None, None, "m")
     header = {"render": "wire", "stream": False, "cache_salt": ""}
     held = held_to(
         body, [(form, form.text if form.form == "grammar" else schemas_of(form)) for form in forms_to_compile(body)]

@@ -35,7 +35,7 @@ def where(real_engine, monkeypatch):
 
         return run
 
-    monkeypatch.setattr("deployments.replica.renderers._SHORT", 1000)
+    monkeypatch.setattr("deployments.replica.renderers.SHORT", 1000)
     for name in ("_tokenize_prompt", "_tokenize_prompt_async", "_apply_chat_template_async"):
         monkeypatch.setattr(renderer, name, getattr(renderer, name))
     template, tokenize = noting(hf.safe_apply_chat_template), noting(renderer._tokenize_prompt)
@@ -62,7 +62,7 @@ def test_where_a_prompt_is_prepared_makes_no_difference_to_it(real_engine, where
     messages, tools, expected = CASES[case]
     rendered = render(real_engine, messages, tools)
     assert where == expected
-    monkeypatch.setattr("deployments.replica.renderers._SHORT", -1)
+    monkeypatch.setattr("deployments.replica.renderers.SHORT", -1)
     assert render(real_engine, messages, tools) == rendered
 
 

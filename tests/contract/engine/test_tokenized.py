@@ -136,7 +136,7 @@ def test_the_engine_reads_the_same_prompt_with_and_without(trained_engine, compi
     ask = asker(trained_engine, compiler_trained)
     asked = {"messages": [{"role": "user", "content": f"Who are you? {BEGIN} Été 漢字 {END} " * 12}], "max_tokens": 2}
     seen = []
-    monkeypatch.setattr("deployments.replica.renderers._SHORT", 0)
+    monkeypatch.setattr("deployments.replica.renderers.SHORT", 0)
     monkeypatch.setattr(TokenizedParts, "tokens_of", lambda self, *args: seen.append(whole(self, *args)) or seen[-1])
     prompts = [
         ask(**asked, salt=salt, return_token_ids=True)["prompt_token_ids"] for salt in ("", "first", "first", "second")

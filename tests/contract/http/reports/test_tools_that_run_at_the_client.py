@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from tests.contract.http.answers import MODEL, said
-from tests.contract.http.response_calls import calling, messages, script, stream_of
+from tests.contract.http.response_calls import calling, calling_custom, messages, script, stream_of
 from tests.twins.legal import fold
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -32,7 +32,7 @@ async def only_item(world, **body) -> dict:
 
 async def test_a_custom_tool_is_offered_and_its_call_is_free_text(world):
     """Wei-Shaw/workbuddy2api#12, vllm-project/vllm#56285: dropped without a word, and the agent cannot edit."""
-    script(world, calling(("call_1", "apply_patch", orjson.dumps({"input": PATCH}).decode())), said("Done."))
+    script(world, calling_custom(("call_1", "apply_patch", PATCH)), said("Done."))
     call = await only_item(world, tools=[READ, CUSTOM])
     assert list(offered(world)) == ["read_file", "apply_patch"]
     assert (call["type"], call["name"], call["input"]) == ("custom_tool_call", "apply_patch", PATCH)

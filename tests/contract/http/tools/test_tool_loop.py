@@ -204,7 +204,7 @@ async def test_a_refused_tool_comes_with_those_that_the_service_has(world, tool,
     status, error = await refused(world, tools=[WEATHER, {"type": kind, "anything": 1}])
     assert (status, error["code"], error["param"]) == (400, "unsupported_value", "tools[1].type")
     assert f"no tool '{kind}'" in error["message"]
-    assert "'function', 'namespace', 'shell'" in error["message"]
+    assert "'function', 'custom', 'namespace', 'shell'" in error["message"]
     assert "'code_interpreter'." in error["message"]
     assert "web_search" not in error["message"]
 
