@@ -13,6 +13,8 @@ from deployments.models.price import PriceConfig
 from deployments.models.reasoning import Effort, reasoning_budgets
 from deployments.operations import MODEL_OPERATIONS, Operation, Task, operations_of
 
+GRAMMAR_PARSERS = frozenset({"hermes", "llama3_json"})
+"""The parsers of calls written as JSON, where the input of a custom tool can be held to a grammar."""
 RELEASED = 1767225600  # The default of `created`: the first day of 2026, so that it never changes.
 VLLM: Final = "vllm"
 _Offered = Annotated[
@@ -186,6 +188,7 @@ class ModelConfig(Section):
             created=self.created,
             owned_by=self.owned_by or (self.id.split("/")[0] if "/" in self.id else "manta"),
             has_tools=self.tool_parser is not None,
+            holds_grammars=self.tool_parser in GRAMMAR_PARSERS,
             has_reasoning=self.reasoning_parser is not None,
             has_images=self.has_images,
             reads_pairs=self.task == "score",

@@ -39,7 +39,7 @@ class CodexModel(TypedDict):
     default_reasoning_level: str | None
     supports_reasoning_summaries: bool
     supports_parallel_tool_calls: bool
-    apply_patch_tool_type: Literal["freeform"]
+    apply_patch_tool_type: Literal["freeform"] | None
     shell_type: Literal["unified_exec"]
     truncation_policy: dict[str, Any]
     base_instructions: str
@@ -77,7 +77,7 @@ def _entry(card: ModelCard, priority: int) -> CodexModel:
         "default_reasoning_level": "medium" if efforts else None,
         "supports_reasoning_summaries": card.has_reasoning,
         "supports_parallel_tool_calls": True,
-        "apply_patch_tool_type": "freeform",
+        "apply_patch_tool_type": "freeform" if card.holds_grammars else None,  # Its patches have a grammar.
         "shell_type": "unified_exec",
         "truncation_policy": {"mode": "tokens", "limit": min(_OUTPUT_TOKENS, max(1, card.max_model_len // 4))},
         "base_instructions": _INSTRUCTIONS,

@@ -29,7 +29,8 @@ class ModelCard:
     `operations` include responses, though engines only know chats. `max_model_len` is its context size in tokens.
     `created` is in Unix seconds. `reads_pairs` marks a cross-encoder: it reads the two texts of a pair together. `base`
     is the model of an adapter. Only `accounts` see it, or all if None. `adapters` are a model's own.
-    `description` is the operator's, empty without one.
+    `description` is the operator's, empty without one. If it `holds_grammars`, the input of a custom tool can be held to
+    one.
     """
 
     id: str
@@ -38,6 +39,7 @@ class ModelCard:
     created: int
     owned_by: str
     has_tools: bool = False
+    holds_grammars: bool = False
     has_reasoning: bool = False
     has_images: bool = False
     reads_pairs: bool = False

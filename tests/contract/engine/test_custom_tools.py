@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from deployments.models.config import GRAMMAR_PARSERS
 from deployments.models.contract.errors import RequestRejected
 from serve_app.schemas.chat import ChatRequest
 from serve_app.validation.body import parse_json_body
@@ -168,6 +169,7 @@ HELD = {
     "hermes": ([], '<tool_call>\n{"name": "go", "arguments": %s}\n</tool_call>'),
     "llama3_json": (["<|python_tag|>"], '{"name": "go", "parameters": %s}'),
 }
+assert set(HELD) == GRAMMAR_PARSERS  # What the ingress knows of them.
 NOT_HELD = ["qwen3_coder", "qwen3_xml", "glm47", "pythonic"]
 
 

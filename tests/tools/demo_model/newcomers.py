@@ -20,7 +20,7 @@ _QUESTIONS = Path(__file__).with_name("newcomers.yaml")
 
 @dataclass(frozen=True, slots=True)
 class Newcomer:
-    """What somebody asks in one or more turns, and which last answers make sense.
+    """What a user asks in one or more turns, and which last answers make sense.
 
     An answer does when it holds one of `says`, keeps to `schema`, or makes one call, of the tool `calls`. It may also
     say that the model cannot, and what to ask instead, where `declines` is set.

@@ -1,5 +1,8 @@
 """Codex's catalogue of models."""
 
+import pytest
+
+from deployments.models.config import ModelConfig
 from deployments.models.contract.engine import ModelCard
 from deployments.operations import operations_of
 from serve_app.schemas.codex import codex_catalogue
@@ -29,7 +32,14 @@ def test_every_field_that_codex_needs_is_there() -> None:
     }  # fmt: skip
     (model,) = codex_catalogue([card("m")])["models"]
     assert needed <= model.keys()
-    assert (model["apply_patch_tool_type"], model["shell_type"]) == ("freeform", "unified_exec")
+    assert model["shell_type"] == "unified_exec"
+
+
+@pytest.mark.parametrize(("parser", "offered"), [("hermes", "freeform"), ("qwen3_coder", None)])
+def test_patches_are_offered_where_the_model_can_be_held_to_their_grammar(parser, offered) -> None:
+    model = ModelConfig(id="m", source="demo:tiny-chat", max_model_len=4096, tool_parser=parser)
+    (found,) = codex_catalogue([model.card])["models"]
+    assert found["apply_patch_tool_type"] == offered
 
 
 def test_models_that_codex_cannot_work_with_are_left_out() -> None:
