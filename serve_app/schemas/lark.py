@@ -32,7 +32,8 @@ _TOKEN = re.compile(
     re.X,
 )
 _IMPORT = re.compile(
-    r"%\s*import\s+common\s*(?:\.\s*(?P<one>\w+)\s*(?:->\s*(?P<alias>\w+))?|\((?P<many>[\w\s,]*)\))\s*(?:(?://|\#).*)?"
+    r"%\s*+import\s++common\s*+(?:\.\s*+(?P<one>\w++)\s*+(?:->\s*+(?P<alias>\w++)\s*+)?|\((?P<many>[\w\s,]*+)\)\s*+)"
+    r"(?:(?://|\#).*)?"
 )
 _WHOLE = re.compile(r"\^?((?:[^\\]|\\.)*?)\$?", re.S)
 """A regular expression without the anchors at its ends: it matches whole texts anyway."""

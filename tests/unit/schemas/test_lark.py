@@ -130,9 +130,17 @@ def test_a_rule_that_names_itself_may_end_elsewhere(grammar):
     assert lark_to_ebnf(grammar)
 
 
+_IMPORTS = (
+    'start: "a"\n%import common.WS{}!',
+    'start: "a"\n%import common.WS ->{}!',
+    'start: "a"\n%import common.{}!',
+    'start: "a"\n%import common({}!',
+)
+
+
 @pytest.mark.timeout(5)
-@pytest.mark.parametrize("text", ["[a]", "[", '\\"', "\\S", "[^a]", "(", '"', "/", "a+", "\\S[^a]"])
-@pytest.mark.parametrize("around", ["start: /{}", "start: /{}/", 'start: "{}', "start: {}"])
+@pytest.mark.parametrize("text", ["[a]", "[", '\\"', "\\S", "[^a]", "(", '"', "/", "a+", "\\S[^a]", " ", "a,"])
+@pytest.mark.parametrize("around", ["start: /{}", "start: /{}/", 'start: "{}', "start: {}", *_IMPORTS])
 def test_no_grammar_takes_long_to_be_read(text, around):
     grammar = around.format(text * (19_000 // len(text)))
     is_lark(grammar)
