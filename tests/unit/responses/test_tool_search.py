@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from serve_app.operations.responses.tools.loading import found_text
+from serve_app.operations.responses.tools.loading import ClientFunctions, PlacedTool, found_text
 from serve_app.operations.responses.tools.search import MAX_FOUND, rank
 from serve_app.schemas.responses.functions import FunctionTool, NamespaceTool, functions_of
 
@@ -79,3 +79,13 @@ def test_the_names_that_were_found_are_those_that_the_model_calls():
     ]
     assert found_text(tools) == "These tools can be called now: a__b, c, shell."
     assert found_text([]) == found_text(None) == found_text("x") == found_text([5])
+
+
+@pytest.mark.timeout(5)
+def test_tools_that_come_late_are_read_in_linear_time():
+    def placed(name, **place):
+        return PlacedTool(function(name), "tools", **place)
+
+    first = [placed(f"first_{number}") for number in range(4_000)]
+    later = [placed(f"later_{number}", is_later=True) for number in range(40_000)]
+    assert len(ClientFunctions([*first, *later, placed("first_0", is_later=True)]).shown(50_000)) == 44_000

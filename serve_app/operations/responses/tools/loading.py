@@ -78,6 +78,7 @@ class ClientFunctions:
         self.deferred: dict[str, ClientFunction] = {}
         self._all: dict[str, ClientFunction] = {}
         self._first: list[ClientFunction] = []
+        self._names_of_first: set[str] = set()
         self._loaded: dict[str, ClientFunction] = {}
         for one in placed:
             if isinstance(one.tool, ClientTool):
@@ -92,6 +93,7 @@ class ClientFunctions:
                 self._load(self.deferred.get(function.called, function))
             else:
                 self._first.append(function)
+                self._names_of_first.add(function.called)
 
     @property
     def names(self) -> frozenset[str]:
@@ -119,7 +121,7 @@ class ClientFunctions:
                 self._load(self.deferred[name])
 
     def _load(self, function: ClientFunction) -> None:
-        if all(function.called != one.called for one in self._first):
+        if function.called not in self._names_of_first:
             self._loaded[function.called] = function
 
     def shown(self, room: int = MAX_TOOLS) -> list[ClientFunction]:
