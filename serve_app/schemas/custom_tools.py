@@ -3,10 +3,12 @@
 A model sees a custom tool as a function with the one argument `input`, and calls it in its own way of writing calls.
 """
 
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from deployments.models.contract.custom_tools import INPUT
 from serve_app.schemas.base import WireModel, refusal
@@ -15,6 +17,8 @@ from serve_app.schemas.lark import lark_to_ebnf, regex_to_ebnf
 from serve_app.schemas.lark_regex import LarkRefused
 from serve_app.schemas.structured_outputs import MAX_GRAMMAR_CHARS
 
+MAX_GRAMMARS_CHARS = 2 * MAX_GRAMMAR_CHARS
+"""Of all custom tools of a request: reading the longest grammar takes a tenth of a second."""
 _PARAMETERS = {
     "type": "object",
     "properties": {INPUT: {"type": "string"}},
@@ -39,22 +43,45 @@ class InputGrammar(WireModel):
     syntax: Literal["lark", "regex"]
     definition: Annotated[str, Field(min_length=1, max_length=MAX_GRAMMAR_CHARS)]
 
-    @model_validator(mode="after")
-    def _check(self) -> "InputGrammar":
+    def check(self, at: str) -> None:
+        """Refuse a grammar that cannot be read; `at` is its path."""
         if self.syntax == "regex":
-            check_pattern(self.definition, ".definition")
+            check_pattern(self.definition, f"{at}.definition")
         try:
             self.to_ebnf()
         except LarkRefused as refused:
             what = "a grammar of Lark" if self.syntax == "lark" else "a regular expression"
             raise refusal(
-                "invalid_value", f"Invalid value for '{{param}}': it is read as {what}, and {refused}.", ".definition"
+                "invalid_value",
+                f"Invalid value for '{{param}}': it is read as {what}, and {refused}.",
+                f"{at}.definition",
             ) from None
-        return self
 
     def to_ebnf(self) -> str:
         """Return the grammar in EBNF."""
-        return lark_to_ebnf(self.definition) if self.syntax == "lark" else regex_to_ebnf(self.definition)
+        return _read(self.syntax, self.definition)
+
+
+@lru_cache(maxsize=64)  # An agent sends the same grammar at each turn.
+def _read(syntax: str, definition: str) -> str:
+    return lark_to_ebnf(definition) if syntax == "lark" else regex_to_ebnf(definition)
+
+
+def check_grammars(grammars: Iterable[tuple[InputGrammar, str]]) -> None:
+    """Refuse the grammars of a request, each with its path, if one cannot be read or all are too long together."""
+    given = list(grammars)
+    num_chars = 0
+    for grammar, at in given:
+        num_chars += len(grammar.definition)
+        if num_chars > MAX_GRAMMARS_CHARS:
+            raise refusal(
+                "string_above_max_length",
+                f"Invalid '{{param}}': the grammars of a request may have {MAX_GRAMMARS_CHARS:,} characters together. "
+                "Send shorter or fewer ones.",
+                f"{at}.definition",
+            )
+    for grammar, at in given:
+        grammar.check(at)
 
 
 class TextInput(WireModel):

@@ -9,7 +9,7 @@ import orjson
 from pydantic import ConfigDict, Field, Tag
 
 from serve_app.schemas.base import Name, WireModel, estimate_tokens, refusal
-from serve_app.schemas.custom_tools import InputGrammar, TextInput, function_of
+from serve_app.schemas.custom_tools import InputGrammar, TextInput, check_grammars, function_of
 from serve_app.schemas.json_schema import check_json_schema
 
 MAX_TOOLS = 128
@@ -219,7 +219,7 @@ def name_of(tool: ChatFunctionTool | ChatCustomTool) -> str:
 
 
 def check_custom_tools(tools: Iterable[ChatFunctionTool | ChatCustomTool] | None) -> None:
-    """Refuse a custom tool that has the name of another tool, as a call could not tell them apart."""
+    """Refuse custom tools that have the name of another tool, as a call could not tell them apart, or bad grammars."""
     tools = list(tools or ())
     num_of = Counter(map(name_of, tools))
     for index, tool in enumerate(tools):
@@ -229,6 +229,11 @@ def check_custom_tools(tools: Iterable[ChatFunctionTool | ChatCustomTool] | None
                 "Invalid value for '{param}': another tool has this name, too. Rename one.",
                 f"tools[{index}].custom.name",
             )
+    check_grammars(
+        (tool.custom.grammar, f"tools[{index}].custom.format.grammar")
+        for index, tool in enumerate(tools)
+        if isinstance(tool, ChatCustomTool) and tool.custom.grammar is not None
+    )
 
 
 def check_tool_choice(choice: ToolChoice | None, tools: list[ChatFunctionTool | ChatCustomTool] | None) -> None:

@@ -31,12 +31,13 @@ from serve_app.schemas.base import (
     refusal,
     unsupported,
 )
+from serve_app.schemas.custom_tools import check_grammars
 from serve_app.schemas.engine_options import SamplingOptions
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.moderation_option import RequestModeration
 from serve_app.schemas.responses.items import CompactionTrigger, Input, ToolSearchOutputItem
 from serve_app.schemas.responses.text import JsonSchemaFormat, TextConfig
-from serve_app.schemas.responses.tools import Tool, ToolChoice, Tools, check_tool_choice, check_tools
+from serve_app.schemas.responses.tools import Tool, ToolChoice, Tools, check_tool_choice, check_tools, grammars_of
 from serve_app.schemas.responses.updates import AdditionalToolsItem
 
 Id = Annotated[str, Field(min_length=1, max_length=128)]
@@ -146,8 +147,10 @@ class PromptedRequest(OperationRequest):
         if self.text is not None and isinstance(self.text.format, JsonSchemaFormat):
             wanted = self.text.format
             check_json_schema(wanted.definition, "text.format.schema", strict=bool(wanted.strict))
-        for at, tools in (("tools", self.tools), *brought.items()):
+        lists = {"tools": self.tools or [], **brought}
+        for at, tools in lists.items():
             check_tools(tools, at)
+        check_grammars(chain.from_iterable(grammars_of(tools, at) for at, tools in lists.items()))
         return self
 
     def _brought_tools(self) -> Iterator[tuple[str, list[Tool]]]:

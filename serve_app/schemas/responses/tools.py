@@ -12,6 +12,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from deployments.operations import TOOLS
 from serve_app.schemas.base import Name, WireModel, refusal
+from serve_app.schemas.custom_tools import InputGrammar
 from serve_app.schemas.responses.built_in_tool import BuiltInItem, BuiltInTool
 from serve_app.schemas.responses.functions import (
     ClientBuiltIn,
@@ -266,6 +267,13 @@ def _check_named(one: _Named, at: str, tools: list[Tool]) -> None:
 
 MAX_FUNCTIONS = 4_096
 """Of one list of tools, those of namespaces included."""
+
+
+def grammars_of(tools: list[Tool], at: str) -> Iterator[tuple[InputGrammar, str]]:
+    """Yield the grammars of custom tools, each with its path."""
+    for function in functions_of(tools, at):
+        if isinstance(function.tool, CustomTool) and isinstance(function.tool.format, InputGrammar):
+            yield function.tool.format, f"{function.at}.format"
 
 
 def check_tools(tools: list[Tool] | None, at: str = "tools") -> None:

@@ -170,6 +170,11 @@ GOLDEN = [
      "tools[0].custom.format.grammar.definition",
      "Invalid value for 'tools[0].custom.format.grammar.definition': it is read as a grammar of Lark, and the rule "
      "'other' is nowhere."),
+    ({"tools": [{"type": "custom", "custom": {"name": f"x{n}", "format": {"type": "grammar", "grammar": {
+        "syntax": "lark", "definition": "start: " + '"a" ' * 4_000}}}} for n in range(3)]}, "string_above_max_length",
+     "tools[2].custom.format.grammar.definition",
+     "Invalid 'tools[2].custom.format.grammar.definition': the grammars of a request may have 40,000 characters "
+     "together. Send shorter or fewer ones."),
 ]  # fmt: skip
 
 

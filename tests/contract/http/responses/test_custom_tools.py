@@ -190,3 +190,35 @@ async def test_lines_of_batches_call_custom_tools(world):
     script(world, calling_custom(("call_1", "go", TEXT)))
     ((status, body),) = await lines_of(world, {"model": MODEL, "input": "Go.", "tools": [GO]})
     assert (status, body["output"][0]["input"]) == (200, TEXT)
+
+
+def long_grammars(number: int) -> list[dict]:
+    """Return custom tools with grammars of nearly half of what one may have."""
+    rule = "start: " + '"a" ' * 2_400
+    return [{**GO, "name": f"go_{n}", "format": {**GRAMMAR, "definition": rule}} for n in range(number)]
+
+
+async def test_all_grammars_of_a_request_have_a_bound_together(world):
+    async with world.http() as http:
+        for tools in ({"tools": long_grammars(5)}, {"tools": [{**GROUP, "tools": long_grammars(5)}]}):
+            answer = await http.post("/v1/responses", json={"model": MODEL, "input": "x", **tools})
+            assert answer.status_code == 400
+            assert "40,000 characters together" in answer.json()["error"]["message"]
+        later = [{"type": "additional_tools", "role": "developer", "tools": [one]} for one in long_grammars(4)]
+        body = {"model": MODEL, "input": [{"role": "user", "content": "x"}, *later], "tools": [NOTE]}
+        assert (await http.post("/v1/responses", json=body)).status_code == 200
+        body["tools"] = [{**GO, "format": {**GRAMMAR, "definition": "start: " + '"a" ' * 1_000}}]
+        answer = await http.post("/v1/responses", json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "string_above_max_length")
+
+
+@pytest.mark.parametrize("tools", [[{**GO, "format": {**GRAMMAR, "definition": "start: other"}}], long_grammars(5)])
+async def test_grammars_of_a_conversation_are_checked_when_it_goes_on(world, tools):
+    async with world.http() as http:
+        items = [{"type": "additional_tools", "role": "developer", "tools": [one]} for one in tools]
+        created = await http.post("/v1/conversations", json={"items": items})
+        if created.status_code == 200:
+            body = {"model": MODEL, "input": "x", "conversation": created.json()["id"]}
+            created = await http.post("/v1/responses", json=body)
+        assert created.status_code == 400, created.text
+        assert created.json()["error"]["type"] == "invalid_request_error"
