@@ -1,5 +1,6 @@
 """Stores chat completions that ask for it, before the client sees that they have ended."""
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from deployments.models.contract.events import (
 from deployments.models.contract.render import ChatBody, parse_events
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.chats import StoredChat
+from deployments.state.responses.values import MAX_READ_BYTES
 from deployments.steps import STORAGE, step
 from serve_app.errors.api import ApiError
 from serve_app.errors.capacity import StoresAway
@@ -133,7 +135,7 @@ class KeptStream(GeneratedStream):
     async def _keep(self) -> None:
         keeping = self._keeping
         try:
-            chat = stored_chat(keeping, self._answer, self.summary.usage or Usage())
+            chat = await asyncio.to_thread(stored_chat, keeping, self._answer, self.summary.usage or Usage())
             await self._storage.chats.save(keeping.principal.account, chat, expires_at=keeping.expires_at)
         except Exception as error:
             log_bug(keeping.request_id, error)
@@ -149,12 +151,15 @@ class KeptStream(GeneratedStream):
 
 
 def stored_chat(keeping: Keeping, answer: Sequence[bytes], usage: Usage) -> StoredChat:
-    """Return what is stored of a chat with the pieces of its answer."""
+    """Return what is stored of a chat with the pieces of its answer; one too large to be read is without logprobs."""
     body, request = keeping.body, orjson.loads(keeping.raw)
     if keeping.events_of is not None:
         completion = _rendered(keeping, answer, usage)
     else:
         completion = _gathered(b"".join(answer), usage, body) if body.is_stream else orjson.loads(b"".join(answer))
+    if sum(map(len, answer)) > MAX_READ_BYTES:
+        for choice in completion["choices"]:
+            choice["logprobs"] = None
     shown = {name: request[name] for name in _SHOWN if request.get(name) is not None}
     completion = {**shown, **completion, "request_id": keeping.request_id, "input_user": body.user}
     messages = [_message(f"{completion['id']}-{number}", message) for number, message in enumerate(request["messages"])]

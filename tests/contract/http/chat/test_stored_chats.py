@@ -6,6 +6,7 @@ import openai
 import orjson
 import pytest
 
+from deployments.models.contract.events import Finished, Logprobs, TextDelta
 from tests.contract.http.answers import MODEL, SECRET, USAGE, WORDS, said, telling
 from tests.contract.http.batch_calls import finish, jsonl, submit
 from tests.contract.http.conftest import run_batches
@@ -299,3 +300,21 @@ async def test_a_line_of_a_batch_stores_its_chat(world, batch_stores, chats):
     assert batch.request_counts.completed == 1
     (chat,) = (await chats.list(metadata={"of": "batch"})).data
     assert chat.choices[0].message.content == "".join(WORDS)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_too_large_to_be_read_is_stored_without_its_log_probabilities(
+    chats, monkeypatch, world, stream
+):
+    token = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}
+    telling(world, [[TextDelta("text", 0, "a"), Logprobs("logprobs", 0, [token])], [Finished("finished", 0, "stop")]])
+
+    async def stored():
+        created = await chats.create(model=MODEL, messages=HI, store=True, logprobs=True, stream=stream)
+        chunks = [chunk async for chunk in created] if stream else [created]
+        return (await chats.retrieve(chunks[0].id)).choices[0]
+
+    assert (await stored()).logprobs.content[0].token == "a"
+    monkeypatch.setattr("serve_app.operations.stored_chats.MAX_READ_BYTES", 10)
+    found = await stored()
+    assert (found.message.content, found.logprobs) == ("a", None)
