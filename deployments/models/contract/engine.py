@@ -29,8 +29,8 @@ class ModelCard:
     `operations` include responses, though engines only know chats. `max_model_len` is its context size in tokens.
     `created` is in Unix seconds. `reads_pairs` marks a cross-encoder: it reads the two texts of a pair together. `base`
     is the model of an adapter. Only `accounts` see it, or all if None. `adapters` are a model's own.
-    `description` is the operator's, empty without one. If it `holds_grammars`, the input of a custom tool can be held to
-    one.
+    `description` is the operator's, empty without one. With `holds_grammars` it can be held to the grammar of a custom
+    tool's input.
     """
 
     id: str
