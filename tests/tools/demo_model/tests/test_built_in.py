@@ -20,7 +20,7 @@ CONTEXT = ToolContext(NOTHING, items=[])
 
 
 def offered() -> dict[str, list[Any]]:
-    containers: Any = SimpleNamespace(config=SimpleNamespace(packages=["numpy"]))
+    containers: Any = SimpleNamespace(config=SimpleNamespace(packages=["numpy"], shell=False))
     return {
         "code": CodeInUse(containers, CONTEXT, None, None, []).functions(),
         "files": FileSearchInUse(
