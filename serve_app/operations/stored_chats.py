@@ -20,12 +20,14 @@ from deployments.models.contract.events import (
     ToolCallStart,
 )
 from deployments.models.contract.render import ChatBody, parse_events
+from deployments.state.disk import ReserveReached
 from deployments.state.identity.principal import Principal
+from deployments.state.quotas import TooManyItems
 from deployments.state.responses.chats import StoredChat
 from deployments.state.responses.values import MAX_READ_BYTES
 from deployments.steps import STORAGE, step
-from serve_app.errors.api import ApiError
 from serve_app.errors.capacity import StoresAway
+from serve_app.operations.chat import ChatOperation
 from serve_app.operations.contract import GeneratedStream
 from serve_app.operations.responses.storage import Storage
 from serve_app.schemas.chat import ChatRequest
@@ -108,18 +110,12 @@ class KeptStream(GeneratedStream):
         self._answer: list[bytes] = []
 
     async def _generate(self) -> AsyncGenerator[bytes]:
-        # It is stored after its answer, even if the room ends meanwhile.
-        has_room = True
-        try:
-            await self._storage.item_quota.check(self._keeping.principal, len(self._keeping.raw))
-        except ApiError:
-            if self._keeping.is_asked_for:
-                raise
-            has_room = False
+        has_room = await self._has_room()
         end: list[bytes] = []
         try:
             async for piece in self._stream:
-                self._answer.append(piece)
+                if has_room:
+                    self._answer.append(piece)
                 if self._stream.summary.usage is None:
                     yield piece
                 else:
@@ -131,6 +127,19 @@ class KeptStream(GeneratedStream):
                 await self._keep()
         for piece in end:
             yield piece
+
+    async def _has_room(self) -> bool:
+        """Return whether it may be stored; it is then, even if the room ends meanwhile."""
+        keeping = self._keeping
+        try:
+            await self._storage.item_quota.check(keeping.principal, len(keeping.raw))
+        except Exception as error:
+            if keeping.is_asked_for:
+                raise
+            if not isinstance(error, TooManyItems | ReserveReached):
+                log_bug(keeping.request_id, error)
+            return False
+        return True
 
     async def _keep(self) -> None:
         keeping = self._keeping
@@ -177,8 +186,7 @@ def _message(message_id: str, message: dict[str, Any]) -> dict[str, Any]:
 
 def _rendered(keeping: Keeping, answer: Sequence[bytes], usage: Usage) -> dict[str, Any]:
     """Return the whole completion of an answer in events."""
-    completion_id = "chatcmpl-" + keeping.request_id.removeprefix("req_")
-    whole = ChatBody(completion_id, keeping.events_of or "", int(time.time()))
+    whole = ChatBody(ChatOperation.answer_id(keeping.request_id), keeping.events_of or "", int(time.time()))
     for piece in answer:
         whole.events(parse_events(piece))
     completion: dict[str, Any] = orjson.loads(whole.finish(usage))
@@ -221,11 +229,12 @@ def _events_of(choice: dict[str, Any]) -> list[Event]:
     if "function_call" in delta:
         calls = [{"index": 0, "function": delta["function_call"]}]
     for call in calls:
-        number, function = call["index"], call["function"]
-        if "name" in function:
-            events.append(ToolCallStart("tool_call", index, number, call.get("id", ""), function["name"]))
-        if function.get("arguments"):
-            events.append(ToolArgumentsDelta("tool_arguments", index, number, function["arguments"]))
+        number, is_custom = call["index"], "custom" in call
+        said, field = (call["custom"], "input") if is_custom else (call["function"], "arguments")
+        if "name" in said:
+            events.append(ToolCallStart("tool_call", index, number, call.get("id", ""), said["name"], is_custom))
+        if said.get(field):
+            events.append(ToolArgumentsDelta("tool_arguments", index, number, said[field]))
     if choice.get("logprobs"):
         events.append(Logprobs("logprobs", index, choice["logprobs"]["content"]))
     if choice.get("token_ids"):

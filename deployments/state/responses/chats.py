@@ -19,10 +19,8 @@ from deployments.state.database.tables.responses import chat_completions as tabl
 from deployments.state.encryption.sealing import AccountKey
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses.queries import bounded, checked
-from deployments.state.responses.values import Item
+from deployments.state.responses.values import FINISHED_S, Item
 
-PATIENCE_S = 45.0
-"""How long a finished answer waits for a primary: its tokens are paid, and the loss of a region takes less."""
 _COMPLETION, _MESSAGES, _METADATA, _PAIR = b"chat completion", b"chat messages", b"chat metadata", b"chat metadata pair"
 _SWEPT_AT_ONCE = 500
 
@@ -80,7 +78,7 @@ class ChatStore:
             if pairs:
                 connection.execute(self._database.insert_or_ignore(pairs_table), pairs)
 
-        await self._database.repeat(lambda is_again: self._database.write_at_once(write), PATIENCE_S)
+        await self._database.repeat(lambda is_again: self._database.write_at_once(write), FINISHED_S)
 
     async def load(self, account: str, completion_id: str) -> StoredChat | None:
         """Return a chat completion without its messages, None if there is none."""

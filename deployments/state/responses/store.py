@@ -37,13 +37,11 @@ from deployments.state.responses.queries import (
     remove_items,
     with_appended_items,
 )
-from deployments.state.responses.values import Item, PastTurn, StoredTurn, TurnMissing, TurnUnfinished
+from deployments.state.responses.values import FINISHED_S, Item, PastTurn, StoredTurn, TurnMissing, TurnUnfinished
 
 ITEMS, RESPONSE = b"response items", b"response"
 UNFINISHED = ("queued", "in_progress")
 _SWEPT_AT_ONCE = 500
-_PATIENCE_S = 45.0
-"""How long a finished response waits for a primary: its tokens are paid, and the loss of a region takes less."""
 _WITH_CONVERSATION = with_appended_items(insert_all((table, response_items)))
 
 
@@ -54,7 +52,7 @@ class ResponseStore:
         self._database = database
         self._vault = vault
         self._clock = clock
-        self._saving = GroupCommit(database, (table, response_items), _PATIENCE_S)
+        self._saving = GroupCommit(database, (table, response_items), FINISHED_S)
 
     async def save(
         self,
@@ -81,7 +79,7 @@ class ResponseStore:
                 appended = appended_parameters(account_key, account, conversation_id, turn.items, expires_at)
                 parameters = {**parameters_of(rows), **appended}
                 await self._database.repeat(
-                    lambda is_again: self._database.write_alone(_WITH_CONVERSATION, parameters), _PATIENCE_S
+                    lambda is_again: self._database.write_alone(_WITH_CONVERSATION, parameters), FINISHED_S
                 )
                 return turn
         except IntegrityError:
@@ -122,7 +120,7 @@ class ResponseStore:
                 append_items(connection, account_key, account, conversation_id, added, expires_at)
 
         # If the answer to a commit is lost, the repeated write finds the row.
-        await self._database.repeat(lambda is_again: self._database.write_at_once(write), _PATIENCE_S)
+        await self._database.repeat(lambda is_again: self._database.write_at_once(write), FINISHED_S)
         return stored
 
     async def load(self, account: str, response_id: str) -> StoredTurn | None:

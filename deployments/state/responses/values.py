@@ -8,6 +8,8 @@ from typing import Any
 
 Item = dict[str, Any]
 
+FINISHED_S = 45.0
+"""How long a finished answer waits for a primary: its tokens are paid, and the loss of a region takes less."""
 MAX_READ_BYTES = 32 * 1024 * 1024
 """The stored bytes that a prompt may read, and a page of items may hold."""
 

@@ -8,10 +8,12 @@ from starlette.responses import Response
 
 from deployments.state.database.queries import Page
 from deployments.state.responses.chats import ChatMissing, ChatStore, StoredChat
+from deployments.state.responses.values import TooMuchToRead
 from serve_app.console.visit import Visit, may_read_usage, redirect
-from serve_app.errors.api import NotFound
+from serve_app.errors.api import BadRequest, NotFound
 
 _PAGE_SIZE = 50
+_TOO_LARGE = "These chats are too large to be listed together. Open one by its id, or list fewer with the API."
 _NO_CHAT = "This account has no such chat completion, or it has expired."
 
 
@@ -23,6 +25,8 @@ async def list_chats(visit: Visit) -> Response:
         chats, has_more = await _store(visit).list_chats(visit.account, Page(_PAGE_SIZE, after=visit.after))
     except ChatMissing:
         raise NotFound(_NO_CHAT) from None
+    except TooMuchToRead:
+        raise BadRequest(_TOO_LARGE) from None
     return visit.page("chats.html", chats=chats, first_words=_first_words, more=chats[-1].id if has_more else "")
 
 

@@ -7,10 +7,12 @@ import orjson
 import pytest
 
 from deployments.models.contract.events import Finished, Logprobs, TextDelta
+from deployments.state.disk import ReserveReached
+from deployments.state.quotas import TooManyItems
 from tests.contract.http.answers import MODEL, SECRET, USAGE, WORDS, said, telling
 from tests.contract.http.batch_calls import finish, jsonl, submit
 from tests.contract.http.conftest import run_batches
-from tests.contract.http.response_calls import OTHER, calling
+from tests.contract.http.response_calls import OTHER, calling, calling_custom
 
 HI = [{"role": "user", "content": "Hi."}]
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
@@ -97,6 +99,20 @@ async def test_an_answer_that_only_the_key_would_store_does_not_depend_on_it(wor
     assert (await streamed(chats))[1] == "".join(WORDS)
 
 
+@pytest.mark.parametrize("error", [TooManyItems(1), ReserveReached("full"), OSError("the database is away")])
+async def test_a_chat_that_only_the_key_would_store_needs_no_room(world, chats, monkeypatch, error):
+    async def refuse(*args):
+        raise error
+
+    world.principal(retention="logged")
+    monkeypatch.setattr("deployments.state.quotas.ItemQuota.check", refuse)
+    assert (await chats.create(model=MODEL, messages=HI)).choices[0].message.content == "".join(WORDS)
+    assert (await streamed(chats))[1] == "".join(WORDS)
+    assert world.stored.count("chat_completions") == 0
+    with pytest.raises(openai.APIError):
+        await chats.create(model=MODEL, messages=HI, store=True)
+
+
 CALLS = calling(("call_1", "weather", '{"city":"Tallinn"}'), ("call_2", "weather", "{}"), words=("Let me", " see."))
 
 
@@ -111,6 +127,17 @@ async def test_a_stream_is_stored_as_the_whole_answer_would_be(world, chats, eve
     apart = {"id", "request_id", "created"}
     assert of_stream.model_dump(exclude=apart) == whole.model_dump(exclude=apart)
     assert of_stream.usage.total_tokens == USAGE.total_tokens
+
+
+async def test_a_stream_of_custom_tools_is_stored_with_their_inputs(world, chats):
+    telling(world, calling_custom(("call_1", "go", "go home"), ("call_2", "note", "")))
+    tools = [{"type": "custom", "custom": {"name": name}} for name in ("go", "note")]
+    completion_id, _ = await streamed(chats, store=True, tools=tools)
+    calls = (await chats.retrieve(completion_id)).choices[0].message.tool_calls
+    assert [(call.id, call.custom.name, call.custom.input) for call in calls] == [
+        ("call_1", "go", "go home"),
+        ("call_2", "note", ""),
+    ]
 
 
 async def test_a_stream_of_the_older_functions_is_stored_with_its_call(world, chats):

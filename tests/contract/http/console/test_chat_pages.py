@@ -59,3 +59,8 @@ async def test_a_chat_of_another_account_is_not_found(chat, visit, secrets):
     assert (await other.send(f"/console/chats/{chat.id}/delete")).status_code == 404
     assert "No chats are stored" in await other.read("/console/chats")
     await other.read(f"/console/chats?after={chat.id}", 404)
+
+
+async def test_a_list_that_is_too_large_says_what_to_do(chat, holder, monkeypatch):
+    monkeypatch.setattr("deployments.state.responses.queries.MAX_READ_BYTES", 10)
+    assert "Open one by its id" in await holder.read("/console/chats", 400)
