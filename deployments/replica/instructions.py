@@ -18,7 +18,7 @@ _TALKS: Final = (
     ("first", (_SYSTEM, "user", "assistant", "user")),
     ("none", ("user", "assistant", "user")),
 )
-"""Roles of conversations, and what it says of a template if it shows them."""
+"""What a template takes if it shows every message of a conversation with these roles; the first that fits holds."""
 
 
 def places_of(render: Callable[[list[Message]], str], *, in_parts: bool = False) -> Places:
@@ -54,18 +54,18 @@ def placed(conversation: Sequence[Message], places: Places) -> list[Message]:
     """Return a conversation whose system messages are where a template shows them; those before the user are one."""
     if places == "anywhere":
         return list(conversation)
-    told: list[Message] = []
+    kept: list[Message] = []
     is_beginning = places == "first"
     for message in conversation:
         is_beginning = is_beginning and message["role"] == _SYSTEM
         if message["role"] == _SYSTEM and not is_beginning:
             message = {**message, "role": "user", "content": _marked(message["content"])}
-        last = told[-1] if told else None
+        last = kept[-1] if kept else None
         if last is not None and last["role"] == message["role"] and (is_beginning or message["role"] == "user"):
-            told[-1] = {**last, "content": _joined(last["content"], message["content"])}
+            kept[-1] = {**last, "content": _joined(last["content"], message["content"])}
         else:
-            told.append(message)
-    return told
+            kept.append(message)
+    return kept
 
 
 def _marked(content: Any) -> Any:

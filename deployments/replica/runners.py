@@ -70,9 +70,7 @@ class RunnerContext:
 
     `find_serving` returns vLLM's own serving class by its short name, such as "chat"; None if the model has none.
     `client` is vLLM's engine. `start_compiler` starts the compiler that tries JSON schemas. `fill_in_middle` is the
-    model's setting of that name.
-    `client` is vLLM's engine. `start_compiler` starts the compiler that tries JSON schemas. `budgets` has the
-    tokens of reasoning by effort.
+    model's setting of that name, `budgets` has the tokens of reasoning by effort.
     """
 
     model_id: str

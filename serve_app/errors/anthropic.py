@@ -25,7 +25,7 @@ _NO_THREADS = {"error_code": "thread_unsupported_request"}
 def to_anthropic(error: ApiError, request_id: str) -> dict[str, Any]:
     """Return the body of an error answer, and of the event that ends a failed stream."""
     kind = _TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
-    told: dict[str, Any] = {"type": kind, "message": error.message}
+    shown: dict[str, Any] = {"type": kind, "message": error.message}
     if (error.code, error.param) == ("unsupported_parameter", "thread"):
-        told["details"] = _NO_THREADS
-    return {"type": "error", "error": told, "request_id": request_id}
+        shown["details"] = _NO_THREADS
+    return {"type": "error", "error": shown, "request_id": request_id}

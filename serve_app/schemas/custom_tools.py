@@ -12,19 +12,14 @@ from pydantic import Field
 
 from deployments.models.contract.custom_tools import INPUT
 from serve_app.schemas.base import WireModel, refusal
-from serve_app.schemas.json_schema import check_pattern
+from serve_app.schemas.json_schema import check_pattern, object_schema
 from serve_app.schemas.lark import lark_to_ebnf, regex_to_ebnf
 from serve_app.schemas.lark_regex import LarkRefused
 from serve_app.schemas.structured_outputs import MAX_GRAMMAR_CHARS
 
 MAX_GRAMMARS_CHARS = 2 * MAX_GRAMMAR_CHARS
 """Of all custom tools of a request: reading the longest grammar takes a tenth of a second."""
-_PARAMETERS = {
-    "type": "object",
-    "properties": {INPUT: {"type": "string"}},
-    "required": [INPUT],
-    "additionalProperties": False,
-}
+_PARAMETERS = object_schema({INPUT: {"type": "string"}})
 _ANY_TEXT = f"The argument '{INPUT}' is plain text."
 _FOLLOWS = {
     "lark": f"The argument '{INPUT}' is a text that follows this Lark grammar:",

@@ -5,6 +5,7 @@ walked without recursion, and references are not followed, so cycles do no harm.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -46,6 +47,16 @@ _PATTERN_TOKEN = re.compile(
 )
 
 Schema = dict[str, Any]
+
+
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the strict schema of an object with exactly these properties."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def check_json_schema(schema: Schema, at: str, *, strict: bool = False, is_compiled: bool = True) -> None:

@@ -112,7 +112,7 @@ _PROMPTS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
     "messages": ("/v1/chat/completions", list),
     "prompt": ("/v1/completions", (str, list)),
 }
-"""The fields by which a request of one route can be told from one of another, with their types."""
+"""By the field that only requests to one route have: the route, and the field's types."""
 
 LARGE_BODY_BYTES = 1_000_000
 

@@ -64,8 +64,9 @@ class Ignored:
         for path in self.paths:
             _drop(body, path)
         items = body.get("input")
-        for holder in (body, *(items if self.tools and isinstance(items, list) else ())):
-            if self.tools and isinstance(holder, dict) and isinstance(holder.get("tools"), list):
+        holders = [body, *(items if isinstance(items, list) else ())] if self.tools else []
+        for holder in holders:
+            if isinstance(holder, dict) and isinstance(holder.get("tools"), list):
                 holder["tools"] = [tool for tool in holder["tools"] if not self._is_ignored(tool)]
 
     def _names(self) -> Iterator[str]:

@@ -18,8 +18,7 @@ from serve_app.operations.containers.files import expired
 from serve_app.operations.containers.service import Containers, NewContainer, new_container_id
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.tools.contract import CheckedTool, CitingTool, ToolContext
-from serve_app.schemas.responses.code_interpreter import AutoContainer
-from serve_app.schemas.responses.shell import ShellContainer
+from serve_app.schemas.responses.code_interpreter import NewContainerOptions
 
 _ROOM_EVERY_S = 0.5
 _ANEW = "[The container had expired, and its variables and files are gone. This ran in a new one.]"
@@ -39,7 +38,7 @@ class ContainerInUse(CheckedTool, CitingTool):
         self,
         containers: Containers,
         context: ToolContext,
-        auto: AutoContainer | ShellContainer | None,
+        auto: NewContainerOptions | None,
         container_id: str | None,
         files: Sequence[StoredFile],
     ) -> None:
@@ -84,8 +83,22 @@ class ContainerInUse(CheckedTool, CitingTool):
         if cites is not None:
             self._written.recall(cites)
 
-    async def _run(self, code: str) -> tuple[CodeRun, str]:
-        """Run code in the container, or in a new one if that has expired; return a note about that too."""
+    async def _run(self, code: str, shown_id: str) -> tuple[CodeRun, str, str]:
+        """Run code in the container, or in a new one if that has expired.
+
+        `shown_id` is the container that the client has seen. Returns the result, a note if the container had expired,
+        and the id of the one that ran the code.
+        """
+        if self._container is None and self._auto is not None:
+            self._next_id = shown_id
+        result, note = await self._run_somewhere(code)
+        container_id = self._next_id
+        self._written.add(container_id, result.files)
+        if result.status == "died":
+            self._forget()
+        return result, note, container_id
+
+    async def _run_somewhere(self, code: str) -> tuple[CodeRun, str]:
         note = ""
         if self._container is not None:
             try:

@@ -84,21 +84,16 @@ class ShellInUse(ContainerInUse):
         action = item["action"]
         if not action["commands"]:
             return ToolAnswer({**item, "status": "incomplete"}, _NO_COMMANDS)
-        if self._container is None and self._auto is not None:
-            self._next_id = item["environment"]["container_id"]  # The client has seen it.
         for kind, fields in command_events(action["commands"]):
             send(kind, **fields)
         try:
-            result, note = await self._run(self._code_of(action))
+            shown_id = item["environment"]["container_id"]
+            result, note, container_id = await self._run(self._code_of(action), shown_id)
         except (ApiError, ContainerError) as error:
             return self._answer(item, [{"stdout": "", "stderr": error.message, "outcome": _FAILED}])
-        container_id = self._next_id
-        self._written.add(container_id, result.files)
         outputs = _outputs_of(result)
         if note:
             outputs[0]["stderr"] = f"{note}\n{outputs[0]['stderr']}"
-        if result.status == "died":
-            self._forget()
         finished = {**item, "environment": {**item["environment"], "container_id": container_id}}
         return self._answer(finished, outputs)
 

@@ -4,13 +4,11 @@ A failed call does not fail the response: the model reads why. The same containe
 """
 
 import base64
-from collections.abc import Sequence
 from typing import Final
 
 from deployments.models.contract.text_member import TextMember
 from deployments.operations import Operation
 from deployments.state.containers import ContainerStore
-from deployments.state.files.store import StoredFile
 from deployments.tools.code_interpreter.client import RemoteHosts
 from deployments.tools.code_interpreter.messages import CodeRun, ContainerError
 from deployments.tools.config import CodeInterpreterConfig
@@ -28,7 +26,8 @@ from serve_app.operations.responses.tools.contract import (
     ToolResources,
     WritingTool,
 )
-from serve_app.schemas.responses.code_interpreter import AutoContainer, CodeInterpreterTool
+from serve_app.schemas.json_schema import object_schema
+from serve_app.schemas.responses.code_interpreter import CodeInterpreterTool, NewContainerOptions
 from serve_app.schemas.responses.shell import (
     CONTAINER_CALLS,
     ContainerReference,
@@ -72,7 +71,7 @@ class CodeInterpreter:
             Unavailable: no containers can be created.
         """
         kind: type[ContainerInUse]
-        wanted: AutoContainer | ShellContainer | str
+        wanted: NewContainerOptions | str
         if isinstance(tool, CodeInterpreterTool):
             kind, wanted = CodeInUse, tool.container
         else:
@@ -107,16 +106,7 @@ def create_built_in(config: CodeInterpreterConfig, resources: ToolResources) -> 
 class CodeInUse(ContainerInUse, WritingTool):
     """The code interpreter within one response."""
 
-    def __init__(
-        self,
-        containers: Containers,
-        context: ToolContext,
-        auto: AutoContainer | ShellContainer | None,
-        container_id: str | None,
-        files: Sequence[StoredFile],
-    ) -> None:
-        super().__init__(containers, context, auto, container_id, files)
-        self._image_bytes_left = _MAX_SHOWN_IMAGE_BYTES
+    _image_bytes = 0
 
     def functions(self) -> list[Item]:
         """Return the function that the model may call."""
@@ -128,12 +118,7 @@ class CodeInUse(ContainerInUse, WritingTool):
             files=f" The user has put there: {names}." if names else "",
         )
         code = {"type": "string", "description": "The Python code to run."}
-        parameters = {
-            "type": "object",
-            "properties": {"code": code},
-            "required": ["code"],
-            "additionalProperties": False,
-        }
+        parameters = object_schema({"code": code})
         function = {"name": TYPE, "description": description, "parameters": parameters}
         return [{"type": "function", "function": function}]
 
@@ -151,20 +136,12 @@ class CodeInUse(ContainerInUse, WritingTool):
         code = _code_of(arguments)
         if code is None:
             return ToolAnswer({**item, "status": "failed"}, _NO_CODE)
-        if self._container is None and self._auto is not None:
-            self._next_id = item["container_id"]  # The client has seen it.
         send(f"{EVENT}.interpreting")
         try:
-            result, note = await self._run(code)
-        except ContainerError as error:
-            return ToolAnswer({**item, "status": "failed"}, error.message)
-        except ApiError as error:
+            result, note, container_id = await self._run(code, item["container_id"])
+        except (ContainerError, ApiError) as error:
             return ToolAnswer({**item, "status": "failed"}, error.message)
         send(f"{EVENT}.completed")
-        container_id = self._next_id
-        self._written.add(container_id, result.files)
-        if result.status == "died":
-            self._forget()
         finished = {**item, "status": _STATUSES[result.status], "container_id": container_id}
         if OUTPUTS in self._context.include:
             finished["outputs"] = self._outputs(result)
@@ -174,9 +151,9 @@ class CodeInUse(ContainerInUse, WritingTool):
         """Return the outputs of a call for the client; figures beyond a total size are files only."""
         outputs: list[Item] = [{"type": "logs", "logs": result.logs}] if result.logs else []
         for _, image in result.images:
-            if len(image) > self._image_bytes_left:
+            if self._image_bytes + len(image) > _MAX_SHOWN_IMAGE_BYTES:
                 break
-            self._image_bytes_left -= len(image)
+            self._image_bytes += len(image)
             outputs.append({"type": "image", "url": "data:image/png;base64," + base64.b64encode(image).decode()})
         return outputs
 

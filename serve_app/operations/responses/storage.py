@@ -14,6 +14,7 @@ from deployments.state.responses.background import BackgroundStore
 from deployments.state.responses.chats import ChatStore
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
+from serve_app.operations.responses.events.items import CALLS
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.schemas.responses.client_calls import CALL_OUTPUTS
 from serve_app.schemas.responses.items import COMPACTION_TRIGGER, EXTERNAL_ITEMS
@@ -64,9 +65,8 @@ def storage_in(database: Database, files: FileStore, item_quota: ItemQuota | Non
 
 _PREFIXES = {
     "message": "msg",
-    "function_call": "fc",
+    **{kind: prefix for kind, (prefix, *_) in CALLS.items()},
     "function_call_output": "fco",
-    "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
     **{kind: item.id_prefix for kind, item in BUILT_IN_ITEMS.items()},
     "reasoning": "rs",
@@ -77,10 +77,8 @@ _PREFIXES = {
 }
 _KEPT = {
     "message": ("role", "content", "phase"),
-    "function_call": ("call_id", "name", "arguments", "namespace"),
-    "function_call_output": ("call_id", "output"),
-    "custom_tool_call": ("call_id", "name", "input", "namespace"),
-    "custom_tool_call_output": ("call_id", "output"),
+    **{kind: ("call_id", "name", field, "namespace") for kind, (*_, field) in CALLS.items()},
+    **dict.fromkeys(CALL_OUTPUTS, ("call_id", "output")),
     **{
         kind: tuple(name for name in item.model_fields if name not in ("id", "type", "status"))
         for kind, item in BUILT_IN_ITEMS.items()

@@ -33,6 +33,7 @@ from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOpt
 from serve_app.operations.vector_stores.service import VectorStoreService
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions
+from serve_app.schemas.json_schema import object_schema
 from serve_app.schemas.responses.file_search import FileSearchTool
 
 TYPE: Final = Operation.FILE_SEARCH
@@ -112,12 +113,7 @@ class FileSearchInUse(CheckedTool, CitingTool):
         """Return the function that the model may call."""
         query = {"type": "string", "description": "What to look for.", "maxLength": _OFFERED_QUERY_CHARS}
         queries = {"type": "array", "items": query, "minItems": 1, "maxItems": _OFFERED_QUERIES}
-        parameters = {
-            "type": "object",
-            "properties": {"queries": queries},
-            "required": ["queries"],
-            "additionalProperties": False,
-        }
+        parameters = object_schema({"queries": queries})
         return [{"type": "function", "function": {"name": TYPE, "description": _DESCRIPTION, "parameters": parameters}}]
 
     def begin(self, name: str, arguments: str) -> Item:

@@ -27,6 +27,7 @@ from deployments.tools.web_search.reader import PageReader, PageText, PageUnread
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.tools.contract import CitingTool, SendEvent, ToolAnswer, ToolContext, ToolResources
 from serve_app.operations.web_search.citations import cite, same, texts_of, titles_of
+from serve_app.schemas.json_schema import object_schema
 from serve_app.schemas.responses.web_search import SearchContextSize, UserLocation, WebSearchPreviewTool, WebSearchTool
 
 TYPE: Final = Operation.WEB_SEARCH
@@ -237,12 +238,7 @@ class SearchInUse(CitingTool):
 
 
 def _function(name: str, description: str, **parameters: str) -> Item:
-    schema = {
-        "type": "object",
-        "properties": {key: {"type": "string", "description": text} for key, text in parameters.items()},
-        "required": list(parameters),
-        "additionalProperties": False,
-    }
+    schema = object_schema({key: {"type": "string", "description": text} for key, text in parameters.items()})
     return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
 
 

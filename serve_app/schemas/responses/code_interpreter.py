@@ -38,8 +38,8 @@ ContainerMemory = Literal["1g", "4g", "16g", "64g"]
 FileIds = Annotated[list[Annotated[str, Field(min_length=1, max_length=128)]], Field(max_length=MAX_CONTAINER_FILES)]
 
 
-class AutoContainer(WireModel):
-    """A container that the service finds or creates; `file_ids` are copied into it.
+class NewContainerOptions(WireModel):
+    """What a container has that the service creates for a tool.
 
     Args:
         file_ids: uploaded files to copy into the container.
@@ -47,10 +47,15 @@ class AutoContainer(WireModel):
         network_policy: only `disabled` is supported: containers have no network.
     """
 
-    type: Literal["auto"]
     file_ids: FileIds | None = None
     memory_limit: ContainerMemory | None = None
     network_policy: NetworkPolicy | None = None
+
+
+class AutoContainer(NewContainerOptions):
+    """A container that the service finds or creates; `file_ids` are copied into it."""
+
+    type: Literal["auto"]
 
 
 class CodeInterpreterTool(BuiltInTool):

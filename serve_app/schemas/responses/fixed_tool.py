@@ -1,5 +1,6 @@
 """What the built-in tools that clients run share: to the model each is one strict function, always the same."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,16 +14,6 @@ STRING: JsonSchema = {"type": "string"}
 MAYBE_INTEGER: JsonSchema = {"type": ["integer", "null"]}
 
 
-def object_schema(properties: Mapping[str, JsonSchema]) -> JsonSchema:
-    """Return the strict schema of an object with exactly these properties."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
 class FixedTool(ClientBuiltIn):
     """A tool whose function is the same in every request."""
 
@@ -33,17 +24,13 @@ class FixedTool(ClientBuiltIn):
         )
         yield ClientFunction(self.called, tool, None, at, built_in=type(self))
 
+    @abstractmethod
     def explain(self) -> str:
         """Return the function's description."""
-        raise NotImplementedError
 
+    @abstractmethod
     def arguments(self) -> JsonSchema:
         """Return the JSON schema of the function's arguments."""
-        raise NotImplementedError
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the tool as a response echoes it."""
-        return self.model_dump(exclude_none=True)
 
 
 def read_as(kind: type[WireModel], arguments: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,5 +1,6 @@
 """The functions and custom tools that the client runs, alone or in namespaces, and their names for the model."""
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -16,9 +17,9 @@ class ClientTool(WireModel):
 
     type: str
 
+    @abstractmethod
     def functions(self, at: str) -> Iterator["ClientFunction"]:
         """Yield the functions; `at` is the tool's path in the request."""
-        raise NotImplementedError
 
 
 class ClientBuiltIn(ClientTool):
@@ -32,19 +33,23 @@ class ClientBuiltIn(ClientTool):
     id_prefix: ClassVar[str]
 
     @classmethod
+    @abstractmethod
     def read_call(cls, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the fields that a call's item has of its own; None if the arguments do not fit."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def show_call(cls, item: Mapping[str, Any]) -> Any:
         """Return the arguments of a call, as the model wrote them."""
-        raise NotImplementedError
 
     @classmethod
     def call_events(cls, item: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """Return the kinds and the fields of the events between the first and the last of a call's item."""
         return []
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the tool as a response echoes it."""
+        return self.model_dump(exclude_none=True)
 
 
 class FunctionTool(ClientTool):

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from serve_app.schemas.base import WireModel
-from serve_app.schemas.responses.fixed_tool import STRING, FixedTool, object_schema, read_as
+from serve_app.schemas.json_schema import object_schema
+from serve_app.schemas.responses.fixed_tool import STRING, FixedTool, read_as
 from serve_app.schemas.tools import JsonSchema
 
 

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from serve_app.schemas.base import WireModel
-from serve_app.schemas.responses.code_interpreter import ContainerId, ContainerMemory, FileIds, NetworkPolicy
-from serve_app.schemas.responses.fixed_tool import MAYBE_INTEGER, STRING, FixedTool, object_schema, read_as
+from serve_app.schemas.json_schema import object_schema
+from serve_app.schemas.responses.code_interpreter import ContainerId, NewContainerOptions
+from serve_app.schemas.responses.fixed_tool import MAYBE_INTEGER, STRING, FixedTool, read_as
 from serve_app.schemas.responses.functions import ClientFunction
 from serve_app.schemas.tools import JsonSchema
 
@@ -40,19 +41,10 @@ class LocalEnvironment(WireModel):
     skills: Annotated[list[LocalSkill], Field(fail_fast=True, max_length=MAX_SKILLS)] | None = None
 
 
-class ShellContainer(WireModel):
-    """A container that the service finds or creates; `file_ids` are copied into it.
-
-    Args:
-        file_ids: uploaded files to copy into the container.
-        memory_limit: the memory of the container, at most what the operator allows.
-        network_policy: only `disabled` is supported: containers have no network.
-    """
+class ShellContainer(NewContainerOptions):
+    """A container that the service finds or creates; `file_ids` are copied into it."""
 
     type: Literal["container_auto"]
-    file_ids: FileIds | None = None
-    memory_limit: ContainerMemory | None = None
-    network_policy: NetworkPolicy | None = None
 
 
 class ContainerReference(WireModel):

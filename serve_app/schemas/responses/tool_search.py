@@ -6,12 +6,12 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from serve_app.schemas.base import refusal
-from serve_app.schemas.responses.fixed_tool import FixedTool, object_schema
-from serve_app.schemas.responses.functions import ClientFunction, FunctionTool
+from serve_app.schemas.json_schema import object_schema
+from serve_app.schemas.responses.functions import ClientBuiltIn, ClientFunction, FunctionTool
 from serve_app.schemas.tools import JsonSchema
 
 
-class ToolSearchTool(FixedTool):
+class ToolSearchTool(ClientBuiltIn):
     """Finds the tools that `defer_loading` hides: the service searches, or the client does.
 
     Args:

@@ -1,4 +1,4 @@
-"""Items that nobody says: from their place in a conversation on, there are more tools, or another configuration."""
+"""Items that change what holds from their place in a conversation on: more tools, or another configuration."""
 
 from typing import Annotated, Literal, Self
 

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from serve_app.operations.responses.events.writer import Item
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.responses.built_in_tool import BuiltInTool
-from serve_app.schemas.responses.fixed_tool import FixedTool
-from serve_app.schemas.responses.functions import ClientFunction, CustomTool, FunctionTool, NamespaceTool
+from serve_app.schemas.responses.functions import ClientBuiltIn, ClientFunction, CustomTool, FunctionTool, NamespaceTool
 from serve_app.schemas.responses.tools import Tool
 
 
@@ -30,7 +29,7 @@ def tool_to_wire(tool: Tool) -> Item:
             wanted = tool.format.model_dump() if tool.format is not None else {"type": "text"}
             custom = {"type": tool.type, "name": tool.name, "description": tool.description, "format": wanted}
             return _with_defer(custom, tool)
-        case FixedTool() | BuiltInTool():
+        case ClientBuiltIn() | BuiltInTool():
             return tool.to_wire()
     raise TypeError(tool.type)
 

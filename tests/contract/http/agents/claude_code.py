@@ -5,7 +5,7 @@ from pathlib import Path
 
 import orjson
 
-from tests.contract.http.agents.places import Agent, Place
+from tests.contract.http.agents.places import Agent, Place, events_in
 from tests.contract.http.agents.tasks import (
     AFTER,
     BEFORE,
@@ -47,7 +47,7 @@ class ClaudeCode(Agent):
         servers = {"mcpServers": {"shop": {"type": "http", "url": shop}}} if shop else {"mcpServers": {}}
         place.write("mcp.json", orjson.dumps(servers).decode())
         output = await self.ask(prompt, place, "--strict-mcp-config", "--mcp-config", str(place.home / "mcp.json"))
-        events = [orjson.loads(line) for line in output.splitlines() if line.startswith("{")]
+        events = events_in(output)
         assert (events[-1]["type"], events[-1]["is_error"]) == ("result", False), events
         return str(events[-1]["result"])
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import orjson
 
-from tests.contract.http.agents.places import Agent, Place
+from tests.contract.http.agents.places import Agent, Place, events_in
 from tests.contract.http.agents.tasks import (
     AFTER,
     FILE,
@@ -65,7 +65,7 @@ class Codex(Agent):
         place.write(".codex/config.toml", config)
         command = ("exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "--json", prompt)
         output = await place.run((self.programs / "codex", *command))
-        events = [orjson.loads(line) for line in output.splitlines() if line.startswith("{")]
+        events = events_in(output)
         assert events[-1]["type"] == "turn.completed", events
         items = [event["item"] for event in events if event["type"] == "item.completed"]
         return str(items[-1]["text"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import orjson
 
-from tests.contract.http.agents.places import Agent, Place
+from tests.contract.http.agents.places import Agent, Place, events_in
 from tests.contract.http.agents.tasks import (
     AFTER,
     BEFORE,
@@ -59,5 +59,5 @@ class OpenCode(Agent):
         output = await place.run(
             (self.programs.parent / "opencode-linux-x64/bin/opencode", "run", "--format", "json", prompt), **_QUIET
         )
-        events = [orjson.loads(line) for line in output.splitlines() if line.startswith("{")]
+        events = events_in(output)
         return str([event["part"]["text"] for event in events if event["type"] == "text"][-1])

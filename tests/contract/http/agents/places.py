@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import orjson
 
 from tests.contract.http.agents.tasks import BEFORE, FILE, PLANS, Call, Deed, Plans, Results
 from tests.contract.http.answers import MODEL, SECRET
@@ -17,6 +19,11 @@ from tests.tools.pages.blocks import ROOT, blocks_in
 _GUIDE = "docs/guides/coding-agents.md"
 _ELSEWHERE = "http://127.0.0.1:9"
 """Agents ask their makers for news. Nothing listens at the discard port, so they go on without."""
+
+
+def events_in(output: str) -> list[dict[str, Any]]:
+    """Return the events that an agent has printed, a line of JSON each."""
+    return [orjson.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
 @dataclass(frozen=True, slots=True)
