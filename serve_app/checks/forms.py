@@ -16,6 +16,8 @@ FORMS: Mapping[str, str] = {
     r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$": "a DNS name, such as manta.internal",
     r"^[a-z][a-z0-9-]{0,15}$": "at most 16 small letters, digits and hyphens, with a letter first, such as eu-west",
     r"^[a-z0-9][a-z0-9_-]*$": "small letters, digits, hyphens and underscores, such as premium",
+    r"^[\x21-\x7e]+$": "text of ASCII without blanks, such as qwen/*",
+    r"^[A-Za-z0-9][A-Za-z0-9 ._@-]*$": "letters, digits, blanks and . _ @ -, with a letter or digit first",
     r"^[a-z0-9-]{1,16}$": "at most 16 small letters, digits and hyphens",
 }
-"""By the pattern of the setting."""
+"""By the pattern of the setting, or of a key's field."""

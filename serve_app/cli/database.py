@@ -16,7 +16,6 @@ from deployments.config import ConfigError
 from deployments.state.config import ResolvedState, StateConfig, parse_database_url, resolve_state
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyNotFound, KeyRefused, KeyStore
-from deployments.state.identity.keys import explain
 from deployments.state.objects.marker import adopt, create_objects
 from deployments.state.objects.store import StoreUnavailable
 from deployments.state.regions.config import RegionConfig
@@ -25,7 +24,7 @@ from serve_app.checks.check import remark_on
 from serve_app.checks.document import read_document
 from serve_app.checks.sentences import faults_in
 from serve_app.checks.shapes import ARGS
-from serve_app.cli.output import JsonOption, print_json
+from serve_app.cli.output import JsonOption, option_at_fault, print_json
 
 T = TypeVar("T")
 
@@ -77,7 +76,7 @@ def run(place: Place, work: Callable[[Stores], Awaitable[T]], *, may_create: boo
         state = find_state(place, may_create=may_create)
         return asyncio.run(_run(state, work))
     except ValidationError as error:
-        fail(explain(error))
+        fail(option_at_fault(error))
     except (ConfigError, KeyRefused, KeyNotFound) as error:
         message = str(error.args[0]) if error.args else type(error).__name__
         is_default = isinstance(error, KeyRefused) and error.param == "tier" and place.config is None

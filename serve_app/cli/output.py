@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
@@ -23,6 +24,8 @@ _BETWEEN = 2
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _KINDS = {"str": "TEXT", "int": "NUMBER", "int range": "NUMBER", "float": "NUMBER"}
+_OPTIONS = {"operations": "operation", "models": "model", "expires_at": "expires-in"}
+"""By the field: the option whose name differs from it."""
 _DURATION = re.compile(r"^(\d{1,9})([smhdw])$")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -48,10 +51,8 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except typer.BadParameter as error:
             if isinstance(error.__cause__, ValidationError):
-                details = error.__cause__.errors(include_url=False)[0]
-                if details["type"] in SENTENCES:
-                    said = SENTENCES[details["type"]](details.get("ctx", {}), details["input"])
-                    error.message = f"It {said}." if said.startswith("should") else f"{said}."
+                said = _in_words(error.__cause__.errors(include_url=False)[0])
+                error.message = f"It {said}." if said.startswith("should") else f"{said}."
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -59,6 +60,21 @@ class Commands(TyperGroup):
         rows = [(name, _first_sentence(self.commands[name])) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def option_at_fault(error: ValidationError) -> str:
+    """Return what is wrong with the first of the options that a value was made from, in a sentence."""
+    details = error.errors(include_url=False)[0]
+    if not details["loc"]:
+        return f"{_in_words(details)}."
+    field = str(details["loc"][0])
+    return f"--{_OPTIONS.get(field, field.replace('_', '-'))} {_in_words(details)}."
+
+
+def _in_words(details: ErrorDetails) -> str:
+    if details["type"] not in SENTENCES:
+        return details["msg"].removesuffix(".")
+    return SENTENCES[details["type"]](details.get("ctx", {}), details["input"])
 
 
 def _kind_in_words(shown: str) -> str | None:

@@ -10,7 +10,6 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    ValidationError,
     WithJsonSchema,
     model_validator,
 )
@@ -27,7 +26,7 @@ _Pattern = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[\x21-\
 
 def _printable(text: str) -> str:
     if not text.isprintable():
-        raise ValueError("only printable characters are allowed")
+        raise ValueError("may hold only printable characters")
     return text
 
 
@@ -180,15 +179,6 @@ class StoredKey:
         return cls(
             row["revision"], key.key_id, row["digest"], row["previous_digest"], row["previous_expires_at"], principal
         )
-
-
-def explain(error: ValidationError) -> str:
-    """Return the reasons why a NewKey or KeyChange is invalid, a sentence for each field, without its values."""
-    sentences = []
-    for problem in error.errors(include_url=False, include_input=False, include_context=False):
-        place = ".".join(str(part) for part in problem["loc"]) or "key"
-        sentences.append(f"{place}: {problem['msg'].removeprefix('Value error, ')}.")
-    return " ".join(sentences)
 
 
 PREFIX = "sk-manta-"

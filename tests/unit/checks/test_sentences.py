@@ -8,6 +8,7 @@ from typing import Annotated, Any, get_args
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from deployments.state.identity.keys import NewKey
 from deployments.state.identity.tiers import TierName
 from serve_app.checks.forms import FORMS
 from serve_app.checks.sentences import SENTENCES, closest_to, faults_in, models_in
@@ -69,8 +70,8 @@ def patterns_in(annotation: Any) -> Iterator[str]:
         yield from patterns_in(inner)
 
 
-def test_every_pattern_of_a_setting_has_words_and_none_is_left_over() -> None:
-    fields = [field for kind in sections() for field in kind.model_fields.values()]
+def test_every_pattern_of_a_setting_or_a_key_has_words_and_none_is_left_over() -> None:
+    fields = [field for kind in (*sections(), NewKey) for field in kind.model_fields.values()]
     patterns = {pattern for field in fields for pattern in patterns_in(Annotated[field.annotation, *field.metadata, 0])}
     assert patterns | set(patterns_in(TierName)) == set(FORMS)
 
