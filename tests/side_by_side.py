@@ -23,7 +23,6 @@ GROUPS = {
     "tests/contract/front/test_seconds.py": "seconds",
     "tests/contract/front/test_tls.py": "tls",
     "tests/contract/http/clients/test_node_": "node",  # npm installs into one folder.
-    "tests/contract/http/clients/test_coding_agents.py": "agents",
     "tests/contract/http/agents/": "agents",
 }
 """The group of the tests whose ids begin so: the first that fits. Its tests run in one process, one after the other;

@@ -1,10 +1,10 @@
 """Coding agents, unmodified and set up as the guide says, do what they are asked; the model follows a plan."""
 
 import sys
-from dataclasses import replace
 
 import pytest
 
+from serve_app.operations.anthropic.dialect import BILLING
 from serve_app.operations.responses.prompt.compaction import SUMMARIZE
 from tests.contract.http.agents.aider import Aider
 from tests.contract.http.agents.claude_code import ClaudeCode
@@ -12,26 +12,20 @@ from tests.contract.http.agents.codex import Codex
 from tests.contract.http.agents.continue_cli import Continue
 from tests.contract.http.agents.libraries import Library
 from tests.contract.http.agents.opencode import OpenCode
-from tests.contract.http.agents.places import Agent, prepare
+from tests.contract.http.agents.places import Agent
 from tests.contract.http.agents.tasks import AFTER, FILE, HIRE, LONG, LOOK, SHOP, SHOWN, WORK, Model, text_of
-from tests.contract.http.conftest import serve
-from tests.contract.http.node import agents, more_agents
-from tests.contract.http.python_clients import aider, python
 from tests.twins.mcp_server import run_mcp_server
-
-__all__ = ["agents", "aider", "more_agents", "python"]
 
 LIBRARIES = {
     "openai-agents for Python": ("openai_agents.py", ("chat", "responses")),
     "openai-agents for JavaScript": ("openai_agents.js", ("chat", "responses")),
-    "pydantic-ai": ("pydantic_ai_agent.py", ("chat", "responses")),
+    "pydantic-ai": ("pydantic_ai_agent.py", ("chat", "responses", "messages")),
     "AI SDK": ("ai_sdk.js", ("compatible", "chat", "responses", "messages")),
     "anthropic for Python": ("anthropic_sdk.py", ("messages",)),
     "anthropic for JavaScript": ("anthropic_sdk.js", ("messages",)),
 }
-QUICK = ["codex", "claude", "opencode"]
+QUICK = ["codex", "codex over HTTP", "claude", "opencode"]
 AT_LENGTH = [
-    "codex over HTTP",
     "opencode over responses",
     "opencode over messages",
     "continue",
@@ -64,17 +58,9 @@ def interpreter_of(request, program):
 
 
 def each(*names: str) -> pytest.MarkDecorator:
-    """Run a test with each of some agents, with all but three only at length."""
+    """Run a test with each of some agents, with all but those in `QUICK` only at length."""
     marks = {name: () if name in QUICK else (pytest.mark.exhaustive,) for name in names}
     return pytest.mark.parametrize("agent", [pytest.param(name, marks=marks[name]) for name in names], indirect=True)
-
-
-@pytest.fixture
-async def place(world, tmp_path):
-    world.chat.card = replace(world.chat.card, max_model_len=200_000)
-    world.principal(tokens_per_minute=100_000_000)
-    async with serve(world.app(), ws="websockets-sansio") as address:
-        yield prepare(tmp_path, address)
 
 
 async def work(world, agent, place, prompt, **options) -> tuple[str, Model]:
@@ -94,9 +80,10 @@ async def work(world, agent, place, prompt, **options) -> tuple[str, Model]:
 
 @each(*QUICK, *AT_LENGTH)
 async def test_an_agent_reads_edits_and_runs_a_command(world, agent, place):
-    told, _ = await work(world, agent, place, WORK)
+    told, model = await work(world, agent, place, WORK)
     assert SHOWN in told
     assert (place.work / FILE).read_text() == AFTER + "\n"
+    assert BILLING not in str(model.seen)
 
 
 @pytest.mark.exhaustive
@@ -105,7 +92,13 @@ async def test_aider_edits_the_file(world, aider, place):
     assert (place.work / FILE).read_text() == AFTER + "\n"
 
 
-WITH_SERVERS = ["codex", "claude", "opencode", "openai-agents for JavaScript over chat"]
+WITH_SERVERS = [
+    "codex",
+    "claude",
+    "opencode",
+    "openai-agents for JavaScript over chat",
+    "openai-agents for Python over responses",
+]
 
 
 @pytest.mark.exhaustive
