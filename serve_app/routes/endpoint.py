@@ -27,7 +27,7 @@ from serve_app.operations.scopes import check_operation
 from serve_app.operations.service_tiers import DEFAULT_TERMS, Terms
 from serve_app.services import Services
 from serve_app.telemetry.trace import RequestTrace
-from serve_app.validation.body import parse_body
+from serve_app.validation.body import Sent, in_thread_if_large, validate_body
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 Body = TypeVar("Body", bound=BaseModel)
@@ -133,14 +133,18 @@ async def admitted(request: Request, operation: Operation) -> AsyncIterator[tupl
         yield principal, ticket
 
 
-async def read_body(request: Request, schema: type[Body]) -> tuple[Body, bytes]:
-    """Return the body of a request to a model without what this service ignores, and the bytes it was parsed from.
+async def read_body(request: Request, schema: type[Body]) -> tuple[Body, Sent]:
+    """Return the body of a request to a model without what this service ignores; a large one is read in a thread.
 
     Raises:
-        UnparsableBody, BadRequest: as `parse_body` does.
+        UnparsableBody, BadRequest: as `parse_json_body` does.
     """
-    raw = await services_of(request).operations.ignored.drop(await request.body())
-    return await parse_body(raw, schema), raw
+
+    def read(raw: bytes) -> tuple[Body, Sent]:
+        sent = services_of(request).operations.ignored.read(raw)
+        return validate_body(sent.value, schema), sent
+
+    return await in_thread_if_large(await request.body(), read)
 
 
 async def reserve(ticket: Ticket, trace: RequestTrace, cost: Cost, terms: Terms = DEFAULT_TERMS) -> None:

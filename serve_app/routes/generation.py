@@ -28,10 +28,10 @@ async def _run(request: Request, operation: RunnableOperation[Body]) -> ASGIApp:
     async with admitted(request, operation.name) as (principal, ticket):
         with step(RECEIVE):
             await request.body()
-        body, raw = await read_body(request, operation.schema)
+        body, sent = await read_body(request, operation.schema)
         cost = operation.cost(body, principal)
         trace.stream = body.is_stream
         terms = find_terms(body, principal, services.tiers)
         await reserve(ticket, trace, cost, terms)
-        outcome = operation.run(body, raw, principal, request_id=trace.request_id, **terms.options)
+        outcome = operation.run(body, sent.raw, principal, request_id=trace.request_id, **terms.options)
         return OutcomeResponse(outcome, ticket.detach(), trace, services.silence)

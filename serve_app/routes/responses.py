@@ -36,6 +36,7 @@ from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query
 from serve_app.schemas.base import PageQuery
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseQuery, ResponseRequest
 from serve_app.telemetry.trace import RequestTrace
+from serve_app.validation.body import Sent
 
 KeptItem = TypeVar("KeptItem")
 
@@ -51,19 +52,19 @@ async def create_response(request: Request) -> ASGIApp:
     services, trace = services_of(request), trace_of(request)
     operation = services.operations.responses
     async with admitted(request, operation.name) as (principal, ticket):
-        body, raw = await read_body(request, ResponseRequest)
+        body, sent = await read_body(request, ResponseRequest)
         terms = find_terms(body, principal, services.tiers)
         stored = await operation.preparation.find_stored(body, principal, trace.request_id)
         if stored is not None:
             trace.model, trace.stream = stored.response["model"], body.is_stream
             trace.service_tier, trace.token_weight = terms
             return _answer_again(request, stored, principal)
-        turn = await operation.preparation.begin(body, raw, principal, request_id=trace.request_id, **terms.options)
+        turn = await operation.preparation.begin(body, sent, principal, request_id=trace.request_id, **terms.options)
         chat = operation.first_chat(turn)
         trace.stream = body.is_stream
         await reserve(ticket, trace, operation.cost_of_turn(turn, chat), terms)
         if body.background:
-            return await _start(request, turn, raw, ticket)
+            return await _start(request, turn, sent, ticket)
         answer = operation.answer(turn, chat, lambda: _note_failure(trace))
         return OutcomeResponse(Outcome(answer, body.is_stream), ticket.detach(), trace, services.silence)
 
@@ -93,10 +94,10 @@ def _answer_again(request: Request, turn: StoredTurn, principal: Principal) -> R
     return _stream(_frames(replay(turn)))
 
 
-async def _start(request: Request, turn: Turn, raw: bytes, ticket: Ticket) -> Response:
+async def _start(request: Request, turn: Turn, sent: Sent, ticket: Ticket) -> Response:
     """Start a background response; answer with its object, or with its events while the client stays."""
     is_stream = turn.request.is_stream
-    response = await services_of(request).background.start(turn, raw, ticket.settle, trace_of(request))
+    response = await services_of(request).background.start(turn, sent.raw, ticket.settle, trace_of(request))
     ticket.detach().leave_place()
     if is_stream:
         return _stream(_live_frames(request, turn.principal.account, response["id"], -1))
@@ -203,8 +204,8 @@ async def count_input_tokens(request: Request) -> Response:
     """
     operation = services_of(request).operations.responses
     async with admitted(request, operation.name) as (principal, ticket):
-        body, raw = await read_body(request, InputTokensRequest)
-        query = await operation.queries.count_tokens(body, raw, principal, request_id=trace_of(request).request_id)
+        body, sent = await read_body(request, InputTokensRequest)
+        query = await operation.queries.count_tokens(body, sent, principal, request_id=trace_of(request).request_id)
         usage = await _run(query, request, ticket)
     return json_response({"object": "response.input_tokens", "input_tokens": usage["input_tokens"]})
 
@@ -227,9 +228,9 @@ async def compact_response(request: Request) -> Response:
     """
     operation = services_of(request).operations.responses
     async with admitted(request, operation.name) as (principal, ticket):
-        body, raw = await read_body(request, CompactRequest)
+        body, sent = await read_body(request, CompactRequest)
         request_id = trace_of(request).request_id
-        query, items = await operation.queries.summarize(body, raw, principal, request_id=request_id)
+        query, items = await operation.queries.summarize(body, sent, principal, request_id=request_id)
         usage = await _run(query, request, ticket)
     output = await operation.queries.compact(items, query.text, principal)
     created_at = int(operation.storage.clock())

@@ -8,6 +8,7 @@ import asyncio
 import time
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -29,7 +30,8 @@ from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.services import Services
 from serve_app.telemetry.log import api_error_for
 from serve_app.telemetry.trace import RequestTrace
-from serve_app.validation.body import JsonRefused, parse_json, parse_json_body
+from serve_app.validation.body import Sent, in_thread_if_large, validate_body
+from serve_app.validation.ignored import Ignored
 
 ROUTE = "/v1/responses (socket)"
 MAX_WAITING = 8
@@ -136,10 +138,11 @@ class _Session:
         principal, operation = await self.identify()
         trace.principal = principal
         async with await self._services.admission.admit(principal) as ticket:
-            body, raw, is_generated = _read(await self._services.operations.ignored.drop(raw))
+            ignored = self._services.operations.ignored
+            body, sent, is_generated = await in_thread_if_large(raw, partial(_read, ignored))
             terms = find_terms(body, principal, self._services.tiers)
             turn = await operation.preparation.begin(
-                body, raw, principal, request_id=trace.request_id, remembered=self._remembered, **terms.options
+                body, sent, principal, request_id=trace.request_id, remembered=self._remembered, **terms.options
             )
             trace.service_tier, trace.token_weight = terms
             trace.model = turn.engine.card.id
@@ -181,38 +184,33 @@ class _Session:
         await self._websocket.send_text(orjson.dumps(event).decode())
 
 
-def _read(raw: bytes) -> tuple[ResponseRequest, bytes, bool]:
-    """Return the request in a message, its bytes, and whether the model is asked.
+def _read(ignored: Ignored, raw: bytes) -> tuple[ResponseRequest, Sent, bool]:
+    """Return the request in a message, what it was validated from, and whether the model is asked.
 
     With `"generate": false` the request only prepares a later turn, and needs no input.
 
     Raises:
+        UnparsableBody: it holds no JSON object.
         BadRequest: it is no `response.create` message, or asks for a background response.
     """
-    try:
-        message = parse_json(raw)
-    except JsonRefused:
-        message = None
-    is_generated: Any = True
-    if isinstance(message, dict):
-        kind = message.pop("type", None)
-        if kind != "response.create":
-            raise BadRequest(
-                "Invalid value for 'type'. Supported values are: 'response.create'.", param="type", code="invalid_value"
-            )
-        if message.pop("background", None):
-            raise BadRequest(
-                "Background responses are not available over a WebSocket. Leave 'background' out.",
-                param="background",
-                code="unsupported_value",
-            )
-        is_generated = message.pop("generate", None)
-        if is_generated is False and message.get("input") is None:
-            message["input"] = []
-        raw = orjson.dumps({**message, "stream": True})
+    message = ignored.read(raw).value
+    if message.pop("type", None) != "response.create":
+        raise BadRequest(
+            "Invalid value for 'type'. Supported values are: 'response.create'.", param="type", code="invalid_value"
+        )
+    if message.pop("background", None):
+        raise BadRequest(
+            "Background responses are not available over a WebSocket. Leave 'background' out.",
+            param="background",
+            code="unsupported_value",
+        )
+    is_generated = message.pop("generate", None)
+    if is_generated is False and message.get("input") is None:
+        message["input"] = []
     if not isinstance(is_generated, bool | None):
         raise BadRequest("Invalid type for 'generate': expected a boolean.", param="generate", code="invalid_type")
-    return parse_json_body(raw, ResponseRequest), raw, is_generated is not False
+    message["stream"] = True
+    return validate_body(message, ResponseRequest), Sent(raw, message), is_generated is not False
 
 
 def _too_old() -> ApiError:

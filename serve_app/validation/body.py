@@ -7,7 +7,9 @@ lines validate objects that are parsed already.
 
 import asyncio
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -106,6 +108,7 @@ def _reason(raw: bytes, error: orjson.JSONDecodeError) -> str:
 
 
 Body = TypeVar("Body", bound=BaseModel)
+Read = TypeVar("Read")
 
 _PROMPTS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
     "input": ("/v1/responses", (str, list)),
@@ -117,27 +120,43 @@ _PROMPTS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
 LARGE_BODY_BYTES = 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A body as it was sent: its bytes, and the JSON object that they hold. Who validates it does not change it."""
+
+    raw: bytes
+    value: dict[str, Any]
+
+
 def parse_json_body(raw: bytes, schema: type[Body]) -> Body:
     """Parse the bytes of a body into its schema.
 
     Raises:
-        UnparsableBody: the bytes are not a JSON object within bounds.
+        UnparsableBody: as `parse_json_object` does.
         BadRequest: a field is missing, unknown, of a wrong type or out of range.
     """
+    return validate_body(parse_json_object(raw), schema)
+
+
+def parse_json_object(raw: bytes) -> dict[str, Any]:
+    """Return the JSON object that the bytes of a body hold. Raises UnparsableBody if they hold none within bounds."""
     try:
         value = parse_json(raw)
     except JsonRefused as refused:
         raise UnparsableBody(str(refused)) from None
     if not isinstance(value, dict):
         raise UnparsableBody("It is not a JSON object.")
-    return validate_body(value, schema)
+    return value
 
 
 async def parse_body(raw: bytes, schema: type[Body]) -> Body:
     """Return what `parse_json_body` does; a large body is parsed in a thread."""
-    if len(raw) <= LARGE_BODY_BYTES:
-        return parse_json_body(raw, schema)
-    return await asyncio.to_thread(parse_json_body, raw, schema)
+    return await in_thread_if_large(raw, partial(parse_json_body, schema=schema))
+
+
+async def in_thread_if_large(raw: bytes, read: Callable[[bytes], Read]) -> Read:
+    """Return what `read` makes of the bytes of a body; large ones are read in a thread."""
+    return read(raw) if len(raw) <= LARGE_BODY_BYTES else await asyncio.to_thread(read, raw)
 
 
 def validate_body(value: dict[str, Any], schema: type[Body]) -> Body:

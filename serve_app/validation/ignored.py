@@ -3,16 +3,15 @@
 Any other unknown field is refused by name.
 """
 
-import asyncio
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import orjson
 from pydantic import Field
 
 from deployments.config import Section
-from serve_app.validation.body import LARGE_BODY_BYTES, JsonRefused, parse_json
+from serve_app.validation.body import Sent, parse_json_object
 
 _STEP = r"(\[\]|[A-Za-z0-9_-]+(\[\])*)"
 FieldPath = Annotated[str, Field(pattern=rf"^{_STEP}(\.{_STEP})*$")]
@@ -46,42 +45,32 @@ class ClientsConfig(Section):
     ignored_tools: tuple[str, ...] = ()
 
 
+class Steps(dict[str, "Steps | None"]):
+    """What is ignored below a value, by the next step of its path: None where the path ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """The paths of ignored fields, each as steps, and the types of ignored tools."""
+    """The ignored fields, and the types of ignored tools."""
 
-    paths: tuple[tuple[str, ...], ...] = ()
+    fields: Steps = field(default_factory=Steps)
     tools: frozenset[str] = frozenset()
 
-    async def drop(self, raw: bytes) -> bytes:
-        """Return the bytes of a body without what is ignored; a large body is read in a thread."""
-        if not any(f'"{name}"'.encode() in raw for name in self._names()):
-            return raw
-        return await asyncio.to_thread(self._drop, raw) if len(raw) > LARGE_BODY_BYTES else self._drop(raw)
+    def read(self, raw: bytes) -> Sent:
+        """Return a body without what is ignored. Raises UnparsableBody if the bytes hold no JSON object."""
+        value = parse_json_object(raw)
+        return Sent(orjson.dumps(value) if self.drop_from(value) else raw, value)
 
-    def drop_from(self, body: dict[str, Any]) -> None:
-        """Remove what is ignored from a parsed body."""
-        for path in self.paths:
-            _drop(body, path)
+    def drop_from(self, body: dict[str, Any]) -> bool:
+        """Remove what is ignored from a parsed body; return whether there was something."""
+        has_dropped = _drop(body, self.fields)
         items = body.get("input")
-        holders = [body, *(items if isinstance(items, list) else ())] if self.tools else []
-        for holder in holders:
+        for holder in (body, *(items if isinstance(items, list) else ())) if self.tools else ():
             if isinstance(holder, dict) and isinstance(holder.get("tools"), list):
-                holder["tools"] = [tool for tool in holder["tools"] if not self._is_ignored(tool)]
-
-    def _names(self) -> Iterator[str]:
-        yield from (path[-1] for path in self.paths)
-        yield from self.tools
-
-    def _drop(self, raw: bytes) -> bytes:
-        try:
-            body = parse_json(raw)
-        except JsonRefused:  # The route says why.
-            return raw
-        if not isinstance(body, dict):
-            return raw
-        self.drop_from(body)
-        return orjson.dumps(body)
+                kept = [tool for tool in holder["tools"] if not self._is_ignored(tool)]
+                has_dropped |= len(kept) < len(holder["tools"])
+                holder["tools"] = kept
+        return has_dropped
 
     def _is_ignored(self, tool: Any) -> bool:
         return isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"] in self.tools
@@ -92,20 +81,32 @@ NOTHING = Ignored()
 
 def ignored_by(config: ClientsConfig, offered: Collection[str] = ()) -> Ignored:
     """Return what a service drops that offers these types of tools."""
-    paths = dict.fromkeys((*SHIPPED_FIELDS, *config.ignored_fields))
-    return Ignored(tuple(map(_steps, paths)), frozenset((*SHIPPED_TOOLS, *config.ignored_tools)) - set(offered))
+    fields = _steps_of((*SHIPPED_FIELDS, *config.ignored_fields))
+    return Ignored(fields, frozenset((*SHIPPED_TOOLS, *config.ignored_tools)) - set(offered))
 
 
-def _steps(path: str) -> tuple[str, ...]:
-    return tuple(path.replace("[]", ".[]").strip(".").split("."))
+def _steps_of(paths: Iterable[str]) -> Steps:
+    steps = Steps()
+    for path in paths:
+        *before, last = path.replace("[]", ".[]").strip(".").split(".")
+        at: Steps | None = steps
+        for step in before:
+            at = at.setdefault(step, Steps()) if at is not None else None
+        if at is not None:
+            at[last] = None
+    return steps
 
 
-def _drop(value: Any, path: tuple[str, ...]) -> None:
-    step, *rest = path
-    if step == "[]":
-        for one in value if isinstance(value, list) else ():
-            _drop(one, tuple(rest))
-    elif isinstance(value, dict) and rest:
-        _drop(value.get(step), tuple(rest))
+def _drop(value: Any, steps: Steps) -> bool:
+    has_dropped = False
+    if isinstance(value, list) and (below := steps.get("[]")) is not None:
+        for one in value:
+            has_dropped |= _drop(one, below)
     elif isinstance(value, dict):
-        value.pop(step, None)
+        for name, below in steps.items():
+            if name in value and below is not None:
+                has_dropped |= _drop(value[name], below)
+            elif name in value:
+                del value[name]
+                has_dropped = True
+    return has_dropped

@@ -52,6 +52,7 @@ from serve_app.schemas.responses.functions import (
 )
 from serve_app.schemas.responses.items import InputItem
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseRequest
+from serve_app.validation.body import Sent
 
 
 class PromptQuery:
@@ -91,7 +92,7 @@ class PromptQueries:
         self._storage = storage
 
     async def count_tokens(
-        self, body: InputTokensRequest, raw: bytes, principal: Principal, *, request_id: str
+        self, body: InputTokensRequest, sent: Sent, principal: Principal, *, request_id: str
     ) -> PromptQuery:
         """Return the query whose usage has the tokens of a prompt: the engine reads it and generates one token.
 
@@ -101,7 +102,7 @@ class PromptQueries:
             ApiError: as `Preparation.begin` does.
         """
         engine = self._preparation.engine(body.model, principal)
-        prompt = await self._preparation.reader.read(body, raw, principal)
+        prompt = await self._preparation.reader.read(body, sent, principal)
         tools = await self._preparation.open_tools(body, prompt, principal)
         try:
             await tools.check()
@@ -114,11 +115,11 @@ class PromptQueries:
         return self._query(own, engine, chat, principal, request_id, max_tokens=1)
 
     async def summarize(
-        self, body: CompactRequest, raw: bytes, principal: Principal, *, request_id: str
+        self, body: CompactRequest, sent: Sent, principal: Principal, *, request_id: str
     ) -> tuple[PromptQuery, list[Item]]:
         """Return the query for a summary of a conversation, and its items. Raises as `count_tokens` does."""
         engine = self._preparation.engine(body.model, principal)
-        prompt = await self._preparation.reader.read(body, raw, principal)
+        prompt = await self._preparation.reader.read(body, sent, principal)
         messages: list[Message] = [*prompt.messages(body.instructions), {"role": "user", "content": SUMMARIZE}]
         chat = {"model": body.model, "messages": messages, "temperature": 0.0}
         return self._query((), engine, chat, principal, request_id, max_tokens=SUMMARY_TOKENS), prompt.items
@@ -184,7 +185,12 @@ class ResponseOperation:
 
         async def prepare() -> ResponseRun:
             turn = await self.preparation.begin(
-                body, raw, principal, request_id=request_id, priority=priority, is_batch=True
+                body,
+                Sent(raw, orjson.loads(raw)),
+                principal,
+                request_id=request_id,
+                priority=priority,
+                is_batch=True,
             )
             return self.start(turn)
 

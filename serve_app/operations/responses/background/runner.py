@@ -25,6 +25,7 @@ from serve_app.schemas.responses.mcp import without_secrets
 from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.trace import Observer, RequestTrace
+from serve_app.validation.body import Sent
 
 ROUTE = "/v1/responses (background)"
 NOT_TAKEN_OVER = (
@@ -109,7 +110,7 @@ class BackgroundRunner:
         principal = principal_of(claimed.job["principal"])
         request = ResponseRequest.model_validate(claimed.job["body"])
         request_id = f"{claimed.job['request']}-e{claimed.epoch}"
-        raw = orjson.dumps(claimed.job["body"])
+        sent = Sent(orjson.dumps(claimed.job["body"]), claimed.job["body"])
         journal, emitted = Journal(claimed.journal, is_kept=True), EmittedEvents(claimed.events)
         try:
             if claimed.job.get("runs_here_only"):
@@ -118,7 +119,7 @@ class BackgroundRunner:
             if claimed.is_cancelled or is_lost or claimed.epoch > _MAX_EPOCHS:
                 raise ApiError(INTERRUPTED)
             turn = await self._operation.preparation.resume(
-                request, raw, principal, claimed.turn, calls=journal.calls(), request_id=request_id
+                request, sent, principal, claimed.turn, calls=journal.calls(), request_id=request_id
             )
         except ApiError as error:
             await give_up(self._store, claimed, error.message)

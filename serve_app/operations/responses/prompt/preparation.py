@@ -20,6 +20,7 @@ from serve_app.operations.responses.tools.loading import placed_tools
 from serve_app.operations.responses.tools.tool_set import ToolSet, open_tools
 from serve_app.operations.routing import check_max_tokens, find_engine, unsupported_parameter
 from serve_app.schemas.responses.request import PromptedRequest, ResponseRequest
+from serve_app.validation.body import Sent
 
 _COMPACTED_AT = 0.8
 _SEALED_REASONING = "reasoning.encrypted_content"
@@ -41,7 +42,7 @@ class Preparation:
     async def begin(
         self,
         request: ResponseRequest,
-        raw: bytes,
+        sent: Sent,
         principal: Principal,
         *,
         request_id: str,
@@ -50,7 +51,7 @@ class Preparation:
         remembered: RememberedResponse | None = None,
         is_batch: bool = False,
     ) -> Turn:
-        """Return a turn that can be run; `raw` are the bytes that the request was parsed from.
+        """Return a turn that can be run; `sent` is what the request was validated from.
 
         Raises:
             ApiError: the model, the key or something that the request refers to does not allow it.
@@ -63,7 +64,7 @@ class Preparation:
             raise RetentionForbids("background responses, which must be stored", "background")
         if request.store is False:
             expires_at = None
-        prompt = await self.reader.read(request, raw, principal, remembered)
+        prompt = await self.reader.read(request, sent, principal, remembered)
         request = configured(request, prompt.items)
         messages = _fit(prompt.messages(request.instructions, may_wait=request.is_compaction), request, engine.card)
         tools = await self.open_tools(request, prompt, principal, is_batch=is_batch)
@@ -72,7 +73,7 @@ class Preparation:
         if request.background:  # The client gets its object before the model is asked.
             await tools.check()
         if expires_at is not None:  # It is stored after its answer, even if the room ends meanwhile.
-            await self._storage.item_quota.check(principal, len(raw))
+            await self._storage.item_quota.check(principal, len(sent.raw))
         response_id, created_at = response_id_of(request_id), int(self._storage.clock())
         response = create_response(request, response_id, engine.card.id, created_at, stored=expires_at is not None)
         response["service_tier"] = service_tier
@@ -113,7 +114,7 @@ class Preparation:
     async def resume(
         self,
         request: ResponseRequest,
-        raw: bytes,
+        sent: Sent,
         principal: Principal,
         stored: StoredTurn,
         *,
@@ -126,7 +127,7 @@ class Preparation:
             ApiError: its model, or the conversation that it continues, is gone.
         """
         engine = self.engine(stored.response["model"], principal)
-        prompt = await self.reader.read(request, raw, principal)
+        prompt = await self.reader.read(request, sent, principal)
         request = configured(request, prompt.items)
         messages = _fit(prompt.messages(request.instructions, may_wait=request.is_compaction), request, engine.card)
         tools = await self.open_tools(request, prompt, principal, calls=calls)

@@ -27,6 +27,7 @@ from serve_app.operations.responses.storage import Storage, items_of
 from serve_app.schemas.responses.items import COMPACTION_TRIGGER
 from serve_app.schemas.responses.request import CompactRequest, PromptedRequest
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
+from serve_app.validation.body import Sent
 
 _UNREADABLE = "[What was said before was compacted by another service, and cannot be read here.]"
 _SEALED = frozenset({"reasoning", "compaction"})
@@ -78,7 +79,7 @@ class PromptReader:
     async def read(
         self,
         request: PromptedRequest | CompactRequest,
-        raw: bytes,
+        sent: Sent,
         principal: Principal,
         remembered: RememberedResponse | None = None,
     ) -> Prompt:
@@ -96,7 +97,7 @@ class PromptReader:
             before, runs = await self._chain(principal.account, request.previous_response_id)
         elif conversation_id is not None:
             before = await self._conversation(principal.account, conversation_id)
-        own = [item for item in items_of(orjson.loads(raw).get("input")) if item["type"] != COMPACTION_TRIGGER]
+        own = [item for item in items_of(sent.value.get("input")) if item["type"] != COMPACTION_TRIGGER]
         items = [*before, *await self.resolve(principal, own)]
         brought_by = "conversation" if conversation_id is not None else "previous_response_id"
         shown = await Attachments(self._storage.files, principal).show(items, len(before), brought_by)
