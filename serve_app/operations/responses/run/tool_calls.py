@@ -234,7 +234,9 @@ def count_tool_use(items: Sequence[Item], before: Iterable[Item], tools: Iterabl
     """
     kinds = [item["type"] for item in items]
     named = {container_id for tool in tools or () if (container_id := named_container(tool)) is not None}
-    begun = _containers(items) - _containers(before) - named
+    begun = _containers(items) - named
+    if begun:  # Conversations are long, and most use no container.
+        begun -= _containers(before)
     return ToolUse(kinds.count("file_search_call"), kinds.count("web_search_call"), len(begun))
 
 
