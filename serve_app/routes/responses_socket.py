@@ -79,6 +79,7 @@ class _Session:
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
         self.account = ""
         self._remembered: RememberedResponse | None = None
+        self._has_answered = False
 
     async def identify(self) -> tuple[Principal, ResponseOperation]:
         """Return the holder of the connection's key, and the operation. Raises ApiError if the key is not accepted."""
@@ -118,12 +119,14 @@ class _Session:
         """Answer messages one after the other."""
         while True:
             raw = self._take_back(await self._waiting.get())
+            self._has_answered = False
             trace = RequestTrace(new_request_id(), "WEBSOCKET", time.time(), time.perf_counter(), stream=True)
             self._services.observer.begin()
             try:
                 await self._answer(raw, trace)
             except asyncio.CancelledError:
-                trace.status = CLIENT_CLOSED_REQUEST
+                if not self._has_answered:
+                    trace.status = CLIENT_CLOSED_REQUEST
                 raise
             except Exception as error:
                 refusal = api_error_for(error, trace.request_id)
@@ -174,6 +177,8 @@ class _Session:
             async for event in events:
                 if trace.first_piece_at is None:
                     trace.first_piece_at, trace.status = time.perf_counter(), 200
+                # The client may leave as soon as it has the last event.
+                self._has_answered = answer.summary.usage is not None
                 await self._websocket.send_text(event.decode())
 
     async def send_error(self, error: ApiError) -> None:

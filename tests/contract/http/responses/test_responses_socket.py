@@ -20,6 +20,7 @@ from tests.twins.legal import fold, split
 from tests.waiting import eventually
 
 OTHER = "sk-other"
+REQUEST = {"type": "response.create", "model": MODEL, "input": "x"}
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 
 
@@ -192,7 +193,7 @@ async def generating(world, address):
     never = asyncio.Event()
     world.chat.script = lambda request: Script([*pieces(request, said("a"))[:1], never], usage_when_aborted=USAGE)
     async with connect(address, additional_headers={"authorization": f"Bearer {SECRET}"}) as connection:
-        await connection.send(json.dumps({"type": "response.create", "model": MODEL, "input": "x"}))
+        await connection.send(json.dumps(REQUEST))
         await connection.recv()
         yield connection
 
@@ -205,6 +206,23 @@ async def test_leaving_ends_the_generation(world, address):
     assert world.gatekeeper.settled[-1][2] == USAGE.total_tokens
     await eventually(lambda: world.log.records)
     assert world.log.records[0].status == 499
+
+
+async def test_who_leaves_with_the_last_event_has_been_answered(world):
+    received = asyncio.Queue()
+
+    async def send(message):
+        if '"type":"response.completed"' in message.get("text", ""):
+            received.put_nowait({"type": "websocket.disconnect", "code": 1000})
+            await asyncio.sleep(0.01)
+
+    received.put_nowait({"type": "websocket.connect"})
+    received.put_nowait({"type": "websocket.receive", "text": json.dumps(REQUEST)})
+    headers = [(b"authorization", f"Bearer {SECRET}".encode())]
+    scope = {"type": "websocket", "path": "/v1/responses", "headers": headers, "query_string": b"", "subprotocols": []}
+    await world.app()(scope, received.get, send)
+    (record,) = world.log.records
+    assert (record.status, record.completion_tokens) == (200, USAGE.completion_tokens)
 
 
 async def test_a_revoked_key_cannot_go_on(world, socket):
