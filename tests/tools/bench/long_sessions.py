@@ -9,6 +9,7 @@ has a prompt of more than 150,000. Coding agents send the whole conversation wit
 
 import argparse
 import asyncio
+import gc
 import statistics
 import tempfile
 import time
@@ -106,6 +107,8 @@ async def measure(kind: str, path: Path, num_turns: int) -> list[Turn]:
         world = world_over(clock, stored)
         world.principal(requests_per_minute=10**7, tokens_per_minute=10**9)
         script(world)
+        gc.collect()
+        gc.freeze()  # As the ingress does when it has started.
         if kind == WEBSOCKET:
             return await over_socket(world, Codex(MODEL), num_turns)
         if kind == HTTP:
