@@ -91,7 +91,7 @@ def test_the_environment_of_the_clients_is_exact() -> None:
     lines = (CLIENTS / "requirements.txt").read_text().splitlines()
     pins = [line for line in lines if not line.startswith("#")]
     assert [line for line in pins if not PIN.match(line)] == []
-    direct = {re.split(r"\[", line)[0] for line in (CLIENTS / "requirements.in").read_text().splitlines()}
+    direct = {re.split(r"[\[<]", line)[0] for line in (CLIENTS / "requirements.in").read_text().splitlines()}
     assert direct - {line.split("==")[0] for line in pins} == set()
 
 
