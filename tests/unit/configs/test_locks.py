@@ -30,7 +30,7 @@ def imported_packages(folder: str) -> set[str]:
     """Return the top-level packages that a folder's modules import, the standard library's and ours left out."""
     names: set[str] = set()
     for path in (ROOT / folder).rglob("*.py"):
-        if path.parent in (CLIENTS, MORE_AGENTS):
+        if path.parent in (CLIENTS, MORE_AGENTS) or "node_modules" in path.parts:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
