@@ -114,12 +114,16 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   if (document.hidden && event.detail.requestConfig.verb === "get") event.preventDefault();
 });
 
-/* After each load: cells name their column, for the cards of small screens; the kept language is chosen. */
+/* After each load: cells and the lines under them name their column, for the cards of small screens; the kept language
+   is chosen. */
 function prepare() {
   for (const table of document.querySelectorAll(".table > table")) {
-    const titles = [...table.querySelectorAll("thead th")].map((one) => one.textContent.trim());
+    const heads = [...table.querySelectorAll("thead th")];
+    const titles = heads.map((head) => [...head.childNodes].map((part) => part.textContent.trim()));
     for (const row of table.tBodies[0].rows) {
-      [...row.cells].forEach((cell, i) => { cell.dataset.label ??= titles[i]; });
+      [...row.cells].forEach((cell, i) => {
+        [cell, ...cell.querySelectorAll(".under")].forEach((part, j) => { part.dataset.label ??= titles[i][j] ?? ""; });
+      });
     }
   }
   const kept = localStorage.getItem("language");

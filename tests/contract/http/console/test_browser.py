@@ -3,12 +3,17 @@
 import json
 import re
 import statistics
+from dataclasses import replace
+from time import time
 
 import pytest
 
+from deployments.state.identity.keys import NewKey
+from deployments.state.usage.store import add_lines
 from tests.contract.http.answers import MODEL
 from tests.contract.http.conftest import serve
 from tests.contract.http.console.browser import browse, fetch_axe
+from tests.contract.http.console.test_accounts import record
 from tests.twins.cluster import ClusterTwin
 from tests.waiting import eventually
 
@@ -166,6 +171,55 @@ async def test_an_operator_uses_every_page(site, secrets):
         await page.get_by_text("The key is revoked.").wait_for()
         await browsing.open("/console/operator/keys")
         assert await page.locator("tbody tr", has_text="new-account").count() == 0
+        assert not browsing.faults
+
+
+@pytest.fixture
+async def wide_rows(key_store, console):
+    """Lines of a batch whose cells are as wide as can be, one answered and one refused."""
+    key, _ = await key_store.create(NewKey(account="acct_two", name="nightly job of the research department"))
+    largest = {"prompt_tokens": 1_048_576, "cached_tokens": 1_000_000, "completion_tokens": 131_072, "ttft_s": 12.34}
+    answered = replace(
+        record(
+            "req_1", "research@university.example.com", key_id=key.key_id, model="lab/Assistant-3.1-405B-Instruct-FP8"
+        ),
+        at=time() - 59 * 60,
+        service_tier="priority",
+        total_s=754.2,
+        input_cost=12 * 10**12,
+        **largest,
+    )
+    refused = replace(
+        answered,
+        request_id="req_2",
+        at=answered.at - 1,
+        method="DELETE",
+        route="/v1/vector_stores/{vector_store_id}/files/{file_id}",
+        status=404,
+        code="previous_response_not_found",
+    )
+    async with key_store._database.write() as connection:
+        await add_lines(connection, key_store._database, "batch_1", enumerate([answered, refused]))
+
+
+async def test_an_operator_sees_all_of_each_request_without_scrolling(site, secrets, wide_rows):
+    async with browse(site) as browsing:
+        page = browsing.page
+        await sign_in(browsing, secrets["ops"])
+        for width in (390, 1280, 1400, 1920):
+            await page.set_viewport_size({"width": width, "height": 860})
+            await browsing.open("/console/requests")
+            table = page.get_by_role("region", name="Requests")
+            await table.get_by_text("priority").first.wait_for()
+            assert await table.evaluate("box => box.scrollWidth - box.clientWidth") <= 0, width
+            assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
+        # On phones the title of each value is beside it.
+        parts = page.locator("tbody tr").last.locator("[data-label]")
+        labels = await parts.evaluate_all("parts => parts.map(part => part.dataset.label)")
+        assert labels == [
+            *("Time", "Status", "Code", "Account", "Key", "Path", "Model"),
+            *("Prompt (cached)", "Completion", "Total", "TTFT, tokens/s", "Cost"),
+        ]
         assert not browsing.faults
 
 
