@@ -191,3 +191,10 @@ def test_a_seed_with_a_prompt_that_takes_several_steps_is_as_exact(real_engine, 
 def test_a_stream_that_the_engine_refuses_says_why(real_engine, ask):
     with pytest.raises(RequestRejected):
         real_engine.run(ask({"prompt": "hello", "logit_bias": {"999999": 1}}, Collected(), stream=True))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_without_a_token_is_refused_by_its_name(real_engine, ask, stream):
+    with pytest.raises(RequestRejected, match="'prompt': it has no tokens") as caught:
+        real_engine.run(ask({"prompt": ""}, Collected(), stream=stream))
+    assert (caught.value.param, caught.value.code) == ("prompt", "empty_string")
