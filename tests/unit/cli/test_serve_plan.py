@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from deployments.proof import FrontTrust
 from serve_app.cli import main
 from serve_app.cli.supervise import front, serve, welcome
 from serve_app.cli.supervise.front import Holder
-from serve_app.cli.supervise.process_tree import serving_environment
+from serve_app.cli.supervise.process_tree import ProcessTree, serving_environment
 from serve_app.cli.supervise.serve import ServePlan, load_plan
 from serve_app.front.settings import IngressTls, choose_run_dir
 
@@ -221,3 +222,38 @@ def test_replicas_get_the_certificate_of_the_section_tls(console: Console, tmp_p
     written = yaml.safe_load(plan.serve_path.read_text())["http_options"]
     assert (written["ssl_certfile"], written["ssl_keyfile"]) == (str(tmp_path / "c"), str(tmp_path / "k"))
     assert serve.front_settings(plan).ingress_tls == IngressTls(str(tmp_path / "a"), "manta")
+
+
+class NoFront(front.Front):
+    """A front that has nothing to keep."""
+
+    def __init__(self) -> None:
+        pass
+
+    def keep(self) -> None:
+        pass
+
+
+def started(command: str, plan: ServePlan, console: Console, timeout_s: float) -> int:
+    """Run a command as the service of a plan; return the exit code of `manta serve`."""
+    plan.log_path.parent.mkdir(parents=True, exist_ok=True)
+    tree = ProcessTree(["sh", "-c", command], os.environ, plan.log_path)
+    try:
+        return serve._run(tree, NoFront(), plan, None, [], console, timeout_s)
+    finally:
+        tree.end()
+
+
+def test_start_that_takes_too_long_is_given_up(console: Console) -> None:
+    plan = load_plan(CONFIGS / "local.yaml", console)
+    assert started("sleep 60", plan, console, 0.0) == 1
+    assert f"Not ready after 0 seconds. Log: {plan.log_path}" in printed(console)
+
+
+def test_end_of_a_service_that_was_starting_is_told_with_its_last_lines(
+    console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = load_plan(CONFIGS / "local.yaml", console)
+    assert started("for line in $(seq 100); do echo line $line; done; exit 3", plan, console, 60.0) == 1
+    assert f"The service has ended. The last lines of {plan.log_path}:" in printed(console)
+    assert capsys.readouterr().err.splitlines() == [f"line {number}" for number in range(61, 101)]
