@@ -131,6 +131,9 @@ def _said(item: Item) -> dict[str, str]:
         case "message":
             parts = [part.get("text") or part.get("refusal") or f"[{part['type']}]" for part in item["content"]]
             return {"who": str(item.get("role")), "text": "\n".join(parts)}
+        case "agent_message":
+            parts = [part.get("text") or part.get("encrypted_content") or "" for part in item["content"]]
+            return {"who": f"agent {item['author']}", "text": "".join(parts)}
         case "reasoning":
             parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
             return {

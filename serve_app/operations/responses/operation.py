@@ -50,7 +50,7 @@ from serve_app.schemas.responses.functions import (
     GrammarFormat,
     functions_of,
 )
-from serve_app.schemas.responses.items import InputItem
+from serve_app.schemas.responses.items import AGENT_MESSAGE, InputItem
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseRequest
 from serve_app.validation.body import Sent
 
@@ -140,9 +140,13 @@ class PromptQueries:
         return PromptQuery(own, stream, cost_of(body, engine.card))
 
     async def compact(self, items: list[Item], summary: str, principal: Principal) -> list[Item]:
-        """Return the items that replace a conversation: the user's messages, then the sealed summary."""
+        """Return the items that replace a conversation: messages of the user and of agents, then the sealed summary."""
         tokens = await self._storage.sealer.of(principal.account)
-        messages = [item for item in items if item["type"] == "message" and item["role"] == "user"]
+        messages = [
+            item
+            for item in items
+            if item["type"] == AGENT_MESSAGE or (item["type"] == "message" and item["role"] == "user")
+        ]
         sealed = tokens.seal(summary)
         return [*messages, {"id": new_id("cmp"), "type": "compaction", "encrypted_content": sealed}]
 

@@ -17,7 +17,7 @@ from deployments.state.responses.store import ResponseStore
 from serve_app.operations.responses.events.items import CALLS
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.schemas.responses.client_calls import CALL_OUTPUTS
-from serve_app.schemas.responses.items import COMPACTION_TRIGGER, EXTERNAL_ITEMS
+from serve_app.schemas.responses.items import AGENT_MESSAGE, COMPACTION_TRIGGER, EXTERNAL_ITEMS
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 from serve_app.schemas.responses.updates import ADDITIONAL_TOOLS, CONFIGURATION_UPDATE
 
@@ -65,6 +65,7 @@ def storage_in(database: Database, files: FileStore, item_quota: ItemQuota | Non
 
 _PREFIXES = {
     "message": "msg",
+    AGENT_MESSAGE: "amsg",
     **{kind: prefix for kind, (prefix, *_) in CALLS.items()},
     "function_call_output": "fco",
     "custom_tool_call_output": "ctco",
@@ -77,6 +78,7 @@ _PREFIXES = {
 }
 _KEPT = {
     "message": ("role", "content", "phase"),
+    AGENT_MESSAGE: ("author", "recipient", "content"),
     **{kind: ("call_id", "name", field, "namespace") for kind, (*_, field) in CALLS.items()},
     **dict.fromkeys(CALL_OUTPUTS, ("call_id", "output")),
     **{
@@ -88,7 +90,7 @@ _KEPT = {
     ADDITIONAL_TOOLS: ("role", "tools"),
     CONFIGURATION_UPDATE: ("reasoning", "text"),
 }
-_WITHOUT_STATUS = {"reasoning", "compaction", ADDITIONAL_TOOLS, CONFIGURATION_UPDATE} | {
+_WITHOUT_STATUS = {AGENT_MESSAGE, "reasoning", "compaction", ADDITIONAL_TOOLS, CONFIGURATION_UPDATE} | {
     kind for kind, item in BUILT_IN_ITEMS.items() if "status" not in item.model_fields
 }
 _PART_FIELDS = {

@@ -21,6 +21,7 @@ from serve_app.schemas.responses.client_calls import (
 from serve_app.schemas.responses.parts import (
     InputFilePart,
     InputImagePart,
+    InputTextPart,
     OutputRefusalPart,
     OutputTextPart,
     Part,
@@ -53,6 +54,7 @@ The service may also run shells and searches: their items are the same.
 """
 TOOL_SEARCH_OUTPUT = "tool_search_output"
 COMPACTION_TRIGGER = "compaction_trigger"
+AGENT_MESSAGE = "agent_message"
 
 
 class MessageItem(WireModel):
@@ -95,6 +97,35 @@ class MessageItem(WireModel):
                     f".content[{index}].type",
                 )
         return self
+
+
+class EncryptedPart(WireModel):
+    """Text that one agent wrote for another.
+
+    Args:
+        encrypted_content: the text as the model wrote it; this service does not encrypt it.
+    """
+
+    type: Literal["encrypted_content"]
+    encrypted_content: str
+
+
+class AgentMessageItem(WireModel):
+    """What one agent of a client says to another; the model reads it as a message of the user.
+
+    Args:
+        author: the agent that says it.
+        recipient: the agent that reads it.
+        content: the text, in parts.
+    """
+
+    type: Literal["agent_message"]
+    author: str
+    recipient: str
+    content: Annotated[
+        list[Annotated[InputTextPart | EncryptedPart, Field(discriminator="type")]], Field(fail_fast=True, min_length=1)
+    ]
+    id: ItemId | None = None
 
 
 class SummaryPart(WireModel):
@@ -226,7 +257,7 @@ if TYPE_CHECKING:
 else:
     _Item = Union[
         (
-            *(MessageItem, FunctionCallItem, CustomToolCallItem, CallOutputItem),
+            *(MessageItem, AgentMessageItem, FunctionCallItem, CustomToolCallItem, CallOutputItem),
             *BUILT_IN_ITEMS.values(),
             *(ReasoningItem, CompactionItem, CompactionTrigger, ItemReference, ExternalItem),
             *(ToolSearchOutputItem, AdditionalToolsItem, ConfigurationUpdateItem),

@@ -89,11 +89,11 @@ class History:
 
     def _read(self, index: int, item: Item) -> None:
         match item["type"]:
-            case "message" if item["role"] == "assistant":
-                message = self._assistant(starts_anew=True)
-                message.text.append("".join(part.get("text") or part.get("refusal") or "" for part in item["content"]))
             case "message":
-                self._entries.append({"role": item["role"], "content": content_of(item["content"])})
+                self._read_message(item)
+            case "agent_message":
+                said = "".join(part.get("text") or part.get("encrypted_content") or "" for part in item["content"])
+                self._entries.append({"role": "user", "content": said})
             case "reasoning":
                 thought = "\n".join(part["text"] for part in item.get("content") or item["summary"])
                 if thought:
@@ -115,6 +115,13 @@ class History:
                 self._add_run(item["id"], run.name, run.arguments, run.output)
             case kind if kind in BUILT_IN_ITEMS and (shown := BUILT_IN_ITEMS[kind].show(item)) is not None:
                 self._add_run(item["id"], *shown)
+
+    def _read_message(self, item: Item) -> None:
+        if item["role"] == "assistant":
+            message = self._assistant(starts_anew=True)
+            message.text.append("".join(part.get("text") or part.get("refusal") or "" for part in item["content"]))
+        else:
+            self._entries.append({"role": item["role"], "content": content_of(item["content"])})
 
     def _compact(self, index: int, summary: str) -> None:
         """Replace what the assistant said and did before by a summary; calls that have no output yet stay.

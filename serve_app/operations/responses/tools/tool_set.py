@@ -26,7 +26,7 @@ from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.built_in_tool import BuiltInTool
 from serve_app.schemas.responses.client_calls import CALL_OUTPUTS
 from serve_app.schemas.responses.functions import ClientFunction
-from serve_app.schemas.responses.items import EXTERNAL_ITEMS
+from serve_app.schemas.responses.items import AGENT_MESSAGE, EXTERNAL_ITEMS
 from serve_app.schemas.responses.shell import ShellTool
 from serve_app.schemas.responses.tool_search import ToolSearchTool
 from serve_app.schemas.responses.tools import CLIENT_TOOLS, AbsentTool
@@ -42,6 +42,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _NOT_THE_MODELS = frozenset(
     {
         "mcp_approval_response",
+        AGENT_MESSAGE,
         *CALL_OUTPUTS,
         ADDITIONAL_TOOLS,
         CONFIGURATION_UPDATE,

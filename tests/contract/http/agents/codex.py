@@ -33,7 +33,7 @@ default_tools_approval_mode = "approve"
 
 @dataclass(frozen=True, slots=True)
 class Codex(Agent):
-    """Codex with more `settings` than the guide has, and another name of the provider."""
+    """Codex with more `settings` than the guide has, another name of the provider, and a `feature` that is off."""
 
     plans: ClassVar[Plans] = {**PLANS, HIRE: (*PLANS[HIRE], Wait())}
 
@@ -41,6 +41,7 @@ class Codex(Agent):
     sockets: bool = True
     settings: str = ""
     name: str = "Manta"
+    feature: str = ""
 
     def call(self, deed: Deed, place: Place, results: Results) -> Call:
         match deed:
@@ -52,6 +53,10 @@ class Codex(Agent):
                 return "exec_command", {"cmd": command}
             case AskServer(thing):
                 return "mcp__shop__stock", {"thing": thing}
+            case Delegate(prompt) if self.feature == "multi_agent_v2":
+                return "collaboration__spawn_agent", {"task_name": "look", "message": prompt}
+            case Wait() if self.feature == "multi_agent_v2":
+                return "collaboration__wait_agent", {}
             case Delegate(prompt):
                 return "multi_agent_v1__spawn_agent", {"message": prompt}
             case Wait():
@@ -63,7 +68,8 @@ class Codex(Agent):
         if not self.sockets:
             config = config.replace("supports_websockets = true", "supports_websockets = false")
         place.write(".codex/config.toml", config)
-        command = ("exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "--json", prompt)
+        enabled = ("--enable", self.feature) if self.feature else ()
+        command = ("exec", *enabled, "--skip-git-repo-check", "--sandbox", "danger-full-access", "--json", prompt)
         output = await place.run((self.programs / "codex", *command))
         events = events_in(output)
         assert events[-1]["type"] == "turn.completed", events

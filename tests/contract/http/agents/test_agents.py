@@ -119,6 +119,12 @@ async def test_an_agent_has_another_one_do_it(world, agent, place):
     assert "cobalt" in told
 
 
+@pytest.mark.exhaustive
+async def test_codex_has_another_one_do_it_with_its_second_set_of_tools(world, agents, place):
+    _, model = await work(world, Codex(agents, feature="multi_agent_v2"), place, HIRE)
+    assert "cobalt" in str(model.seen[-1]["messages"])
+
+
 def asks_to_sum_up(messages) -> bool:
     """Return whether the last message asks for a summary: that of the service, of Codex or of Claude Code."""
     last = text_of(messages[-1])

@@ -10,7 +10,7 @@ from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.completions import CompletionRequest
 from serve_app.schemas.embeddings import EmbeddingRequest
 from serve_app.schemas.moderations import ModerationRequest
-from serve_app.schemas.responses.items import EXTERNAL_ITEMS
+from serve_app.schemas.responses.items import AGENT_MESSAGE, EXTERNAL_ITEMS
 from serve_app.schemas.scoring import RerankRequest, ScoreRequest
 from serve_app.schemas.tokenization import DetokenizeRequest, TokenizeRequest
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL
@@ -83,10 +83,11 @@ async def test_any_body_is_answered_with_200_400_or_404(world, asked):
 
 
 OTHERS = ("function_call_output", "compaction_trigger", "compaction", "reasoning")
-external = st.sampled_from([*EXTERNAL_ITEMS, *OTHERS, "additional_tools", "configuration_update"])
+external = st.sampled_from([*EXTERNAL_ITEMS, *OTHERS, AGENT_MESSAGE, "additional_tools", "configuration_update"])
 FIELDS = (
     *("output", "content", "input", "action", "summary", "id", "call_id", "name", "status", "result"),
     *("tools", "arguments", "operation", "execution", "role", "text", "environment"),
+    *("author", "recipient"),
 )
 fields = st.sampled_from(FIELDS)
 items = st.builds(

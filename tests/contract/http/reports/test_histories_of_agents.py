@@ -49,6 +49,24 @@ async def test_a_compaction_of_another_service_does_not_end_a_conversation(world
     assert "gAAAA" not in str(messages(world))
 
 
+async def test_an_agent_reads_what_another_one_says(world):
+    """openai/codex#27339: `multi_agent_v2`."""
+    task = {"type": "encrypted_content", "encrypted_content": "Look into notes.txt."}
+    content = [{"type": "input_text", "text": "Sender: /root\nPayload:\n"}, task]
+    sent = {"type": "agent_message", "author": "/root", "recipient": "/root/look", "content": content}
+    first = await respond(world, HI, {**sent, "id": "amsg_1"}, sent)
+    assert messages(world)[1:] == [{"role": "user", "content": "Sender: /root\nPayload:\nLook into notes.txt."}] * 2
+    async with world.http() as http:
+        stored = (await http.get(f"/v1/responses/{first['id']}/input_items?order=asc")).json()["data"]
+    assert stored[1] == {**sent, "id": "amsg_1"}
+    assert stored[2]["id"].startswith("amsg_")
+    trigger = {"type": "compaction_trigger"}
+    compacted = await respond(world, trigger, previous_response_id=first["id"])
+    assert [item["type"] for item in compacted["output"]] == ["compaction"]
+    await respond(world, HI, previous_response_id=first["id"])
+    assert [told["role"] for told in messages(world)] == ["user", "user", "user", "assistant", "user"]
+
+
 async def test_items_come_back_without_their_ids(world):
     """openai/codex#12230, getcentaur/centaur#951."""
     summary = [{"type": "summary_text", "text": "A greeting."}]
