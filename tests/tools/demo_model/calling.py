@@ -80,10 +80,7 @@ def _one_question(draw: Draw, dialogue: Dialogue, offered: list[Offered], absent
         dialogue.thought = "No tool does that."
         dialogue.needles = ()
     else:
-        make = draw.random.choice(
-            (talk.greet, manta.about_manta, talk.general, unrelated, unrelated, tasks.task, _told)
-        )
-        exchange = make(draw)
+        exchange = draw.random.choices(_WITHOUT_TOOL, _WITHOUT_TOOL_WEIGHTS)[0](draw)
         dialogue.turn(exchange.question, exchange.answer)
         dialogue.thought, dialogue.needles = "I need no tool. " + exchange.thought, exchange.needles
 
@@ -91,6 +88,10 @@ def _one_question(draw: Draw, dialogue: Dialogue, offered: list[Offered], absent
 def _told(draw: Draw) -> Any:
     thing = draw.random.choice(memory.MEMORIES)
     return memory.tell(draw, thing, thing.draw(draw))
+
+
+_WITHOUT_TOOL = (talk.greet, manta.about_manta, talk.general, unrelated, tasks.task, tasks.sum_, _told)
+_WITHOUT_TOOL_WEIGHTS = (1, 1, 1, 2, 1, 2, 1)
 
 
 def _call(draw: Draw, dialogue: Dialogue, tool: Offered, *, answered: bool) -> None:
@@ -102,7 +103,11 @@ def _call(draw: Draw, dialogue: Dialogue, tool: Offered, *, answered: bool) -> N
         question = draw.phrase(kind.several).format(x=x, y=y)
     else:
         all_values = [kind.values(draw)]
+        in_small_letters = not draw.held_out and draw.chance(0.15)
+        if in_small_letters:
+            all_values = [{key: _lowered(value) for key, value in all_values[0].items()}]
         question = draw.phrase(kind.asks).format(**all_values[0])
+        question = question.lower() if in_small_letters else question
     # A message's text stands at the end as it is: nothing is put behind it.
     question = question if question.endswith(str(list(all_values[0].values())[-1])) else say(draw, question)
     thought = f"I call {tool.name}" + (" twice." if len(all_values) > 1 else ".")
@@ -115,6 +120,10 @@ def _call(draw: Draw, dialogue: Dialogue, tool: Offered, *, answered: bool) -> N
     dialogue.results(results, " ".join(answers))
     needles = [part for part in results if part != "done"]
     dialogue.thought, dialogue.needles = "The tool has answered.", tuple(needles)
+
+
+def _lowered(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
 
 
 def _call_two(draw: Draw, dialogue: Dialogue, tools: list[Offered]) -> None:

@@ -57,11 +57,19 @@ def typed(draw: Draw, text: str) -> str:
         text = text.lower()
     elif draw.chance(0.03):
         text = text.upper()
-    return slip(draw, text) if draw.chance(0.1) else text
+    return slip(draw, text) if draw.chance(0.15) else text
+
+
+_SMALL_WORDS = frozenset(("the", "a", "an", "is", "are", "do", "does", "to", "of", "me", "it", "in", "for", "with"))
 
 
 def slip(draw: Draw, text: str) -> str:
-    """Return a text with two letters of one word swapped, one of them doubled, or one left out."""
+    """Return a text without one of its small words, or with letters of a word swapped, doubled or left out."""
+    words = text.split(" ")
+    small = [index for index, word in enumerate(words) if word in _SMALL_WORDS]
+    if small and len(words) > 2 and draw.chance(0.4):
+        left_out = draw.random.choice(small)
+        return " ".join(word for index, word in enumerate(words) if index != left_out)
     places = [place for place in range(1, len(text) - 1) if text[place - 1 : place + 2].isalpha()]
     if not places:
         return text

@@ -18,6 +18,9 @@ _SMALL_TALK = (
     (facts.CAN, facts.ABILITIES, 3), (facts.THANKING, facts.THANKS, 2), (facts.PARTING, facts.FAREWELL, 2),
     (facts.ASK_SIZE, facts.SIZE, 0.7), (facts.ASK_MAKER, facts.MAKER, 0.7), (facts.ASK_LANGUAGES, facts.LANGUAGES, 0.7),
     (facts.AGREEING, facts.AGREEMENT, 2), (facts.COMPLAINING, facts.APOLOGY, 1.5),
+    (facts.ASK_REMEMBERING, facts.MEMORY_SPAN, 0.7), (facts.ASK_ONLINE, facts.OFFLINE, 0.5),
+    (facts.ASK_CUTOFF, facts.CUTOFF, 0.5), (facts.ASK_CONTEXT, facts.CONTEXT, 0.5), (facts.ASK_HOME, facts.HOME, 0.5),
+    (facts.ASK_RELIABILITY, facts.RELIABILITY, 0.5),
 )  # fmt: skip
 
 
@@ -178,7 +181,7 @@ def _in_capitals(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
 
 def _introduce(draw: Draw) -> Exchange:
     name = draw.name()
-    return Exchange(say(draw, draw.phrase(memory.NAME.tell).format(x=name)), f"Nice to meet you, {name}!", "")
+    return Exchange(say(draw, draw.phrase(memory.NAME.tell)).format(x=name), f"Nice to meet you, {name}!", "")
 
 
 def _in_french(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
@@ -209,7 +212,7 @@ def _in_one_word(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
     if draw.chance(0.4):
         name = draw.name()
         exchanges.append(
-            Exchange(say(draw, draw.phrase(memory.NAME.tell).format(x=name)), "Hello!", "One word: Hello.")
+            Exchange(say(draw, draw.phrase(memory.NAME.tell)).format(x=name), "Hello!", "One word: Hello.")
         )
         exchanges.append(Exchange(say(draw, draw.phrase(memory.NAME.ask)), f"{name}.", f"One word: {name}."))
     while len(exchanges) < length:

@@ -17,17 +17,31 @@ _DO = ("{s}.", "Can you {s}?", "Please {s}.", "Now {s}.", "I want you to {s}.")
 _EVERYDAY = (
     "{s}", "{s} =", "{s}=", "{s} equals", "{s} is", "{s} makes?", "What does {s} give?", "{s}, please", "Solve {s}",
     "What do you get for {s}?", "Can you tell me {s}?", "{s} equals what?", "Work out {s} for me.", "I need {s}",
-    "Result of {s}?",
-)  # fmt: skip
+    "Result of {s}?", "whats {s}", "{s} is what?", "I would like to know {s}", "Quick: {s}", "How much does {s} make?",
+    "Tell me what {s} is", "Do you know what {s} is?", "Can you do {s}?", "Please solve {s}", "Math: {s}",
+    "What do I get when I do {s}?", "My homework is {s}", "Say what {s} is", "The answer to {s}?", "Give me {s}",
+    "{s} comes to what?", "And what is {s}?", "Could you calculate {s}?", "I want the result of {s}",
+    "What number is {s}?",
+)  # fmt: skip  # fmt: skip
 _ADD = (*cross(_COMPUTE, ("{a} + {b}", "{a} plus {b}", "the sum of {a} and {b}")),
         *cross(_DO, ("add {a} and {b}", "add {b} to {a}")),
-        *cross(_EVERYDAY, ("{a} + {b}", "{a} plus {b}", "{a} and {b} together",
-                           "the total of {a} and {b}")))  # fmt: skip
+        *cross(_EVERYDAY, ("{a} + {b}", "{a} plus {b}", "{a} and {b} together", "the total of {a} and {b}",
+                           "{a} added to {b}", "the sum {a} + {b}")),
+        "I have {a} apples and get {b} more. How many do I have?", "If I have {a} and add {b}, what do I get?",
+        "{a} birds sit on a tree and {b} come. How many are there?", "There are {a} and {b} more. How many in all?",
+        "I add {b} to {a}. What is it?", "Sum: {a} and {b}", "Put {a} and {b} together.",
+        "What number is {b} more than {a}?")  # fmt: skip
 _SUBTRACT = (*cross(_COMPUTE, ("{a} - {b}", "{a} minus {b}")),
              *cross(_DO, ("subtract {b} from {a}", "take {b} from {a}")),
-             *cross(_EVERYDAY, ("{a} - {b}", "{a} minus {b}", "{a} less {b}",
-                                "the difference of {a} and {b}")))  # fmt: skip
-_COUNT = cross(_DO, ("count to {b}", "count from 1 to {b}", "count up to {b}"))
+             *cross(_EVERYDAY, ("{a} - {b}", "{a} minus {b}", "{a} less {b}", "the difference of {a} and {b}",
+                                "{b} taken from {a}", "{a} without {b}")),
+             "I have {a} apples and eat {b}. How many are left?", "If I have {a} and take away {b}, what is left?",
+             "{a} birds sit on a tree and {b} fly away. How many stay?", "I had {a} coins and lost {b}. What is left?",
+             "I take {b} from {a}. What remains?", "There were {a} and {b} are gone. How many are left?",
+             "Remove {b} from {a}.", "What number is {b} less than {a}?")  # fmt: skip
+_COUNT = cross(_DO, ("count to {b}", "count from 1 to {b}", "count up to {b}", "count from one to {b}",
+                     "give me the numbers up to {b}", "list the numbers from 1 to {b}",
+                     "say the numbers 1 to {b}"))  # fmt: skip
 _COUNT_FROM = (
     "Count from {a} to {b}.", "Count up from {a} to {b}.", "Start at {a} and count to {b}.",
     "Please count from {a} to {b}.", "Can you count from {a} to {b}?", "Give me the numbers from {a} to {b}.",
@@ -38,7 +52,9 @@ _HOW_MANY = ("How many words are these: {x}", "Count the words: {x}", "How many 
              "How many words are there: {x}")  # fmt: skip
 _REPEAT = (
     "Repeat: {x}", "Say: {x}", "Repeat after me: {x}", "Please repeat: {x}", "Echo: {x}", "Write: {x}", "Say {x}",
-    "Say this: {x}", "Repeat these words: {x}", "Repeat {x}", "Can you say: {x}", "Please say: {x}",
+    "Say this: {x}", "Say the words {x}", "Echo {x}", "Repeat back to me: {x}", "Print {x}", "Just say {x}",
+    "Type {x}", "Reply with {x}", "Answer with: {x}", "Output {x}", "Only say {x}", "Repeat these words: {x}",
+    "Repeat {x}", "Can you say: {x}", "Please say: {x}",
 )  # fmt: skip
 _SAID = (
     "I like",
@@ -53,19 +69,23 @@ _SAID = (
 )
 _REVERSE = (
     "Reverse the word {x}.", "Spell {x} backwards.", "Write {x} backwards.", "What is {x} backwards?", "Reverse {x}.",
-    "Turn the word {x} around.", "Say {x} in reverse.", "Please reverse the word {x}.", "{x} backwards, please.",
+    "Turn the word {x} around.", "{x} reversed", "Flip the word {x}.", "What is {x} spelled backwards?",
+    "Reverse this word: {x}", "How do you spell {x} backwards?", "What is the reverse of {x}?", "Backwards: {x}",
+    "Say {x} in reverse.", "Please reverse the word {x}.", "{x} backwards, please.",
     "Can you reverse {x}?", "Write the word {x} backwards.", "Give me {x} in reverse.", "Spell the word {x} backwards.",
 )  # fmt: skip
 _UPPER = (
     "Write {x} in capital letters.", "Put {x} in capitals.", "Upper-case the word {x}.", "Write {x} in upper case.",
-    "Make {x} upper case.", "Turn {x} into capital letters.", "Write the word {x} in capitals.",
+    "Make {x} upper case.", "{x} in capitals", "{x} in all caps", "Uppercase {x}", "Capitalize every letter of {x}.",
+    "Write {x} in big letters.", "What is {x} in capital letters?", "Convert {x} to uppercase.", "Shout {x}.",
+    "Turn {x} into capital letters.", "Write the word {x} in capitals.",
     "Please write {x} in capital letters.", "Can you write {x} in capitals?", "Give me {x} in capital letters.",
     "{x} in upper case, please.", "Spell {x} in capital letters.", "Change {x} to upper case.",
 )  # fmt: skip
 _SORT = cross(
     ("{s} these numbers: {x}", "{s} {x}.", "{s} the numbers {x}.", "{s} by size: {x}", "{s} from small to large: {x}",
      "Please {s} {x}.", "Can you {s} {x}?"),
-    ("sort", "order", "arrange", "put in order"),
+    ("sort", "order", "arrange", "put in order", "put in ascending order", "sort in ascending order"),
 )  # fmt: skip
 
 

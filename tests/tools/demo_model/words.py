@@ -113,9 +113,11 @@ class Draw:
 
     def phrase(self, phrasings: Sequence[T]) -> T:
         """Return one of several ways to say the same; the last of every four is held out."""
-        held_out = [phrasing for index, phrasing in enumerate(phrasings) if index % 4 == 3]
-        trained = [phrasing for index, phrasing in enumerate(phrasings) if index % 4 != 3]
-        return self.random.choice(held_out if self.held_out else trained)
+        num_held_out = len(phrasings) // 4
+        if self.held_out:
+            return phrasings[self.random.randrange(num_held_out) * 4 + 3]
+        index = self.random.randrange(len(phrasings) - num_held_out)
+        return phrasings[index + index // 3]
 
     def name(self) -> str:
         """Return a person's name; in training often an invented one, so that letters are copied and not recalled."""
