@@ -79,7 +79,7 @@ def _rejected(message: str, param: str | None, prompt_param: str) -> RequestReje
         num_tokens = int(found["num"]) if found["num"] else None
         return ContextLengthExceeded(prompt_param, int(found["limit"]), num_tokens, found["at_least"] is not None)
     first = message.split("\n", 1)[0][:300]
-    if first.endswith("prompt cannot be empty"):
+    if first.endswith(("prompt cannot be empty", "must be provided and non-empty.")):
         return RequestRejected(f"Invalid '{prompt_param}': it has no tokens.", prompt_param, "empty_string")
     if param is None and (named := _NAMED.match(first)):
         param = named[1]
