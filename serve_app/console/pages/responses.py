@@ -10,6 +10,7 @@ from deployments.state.responses.values import ConversationMissing, Item, Stored
 from serve_app.console.visit import Visit, may_read_usage, redirect
 from serve_app.errors.api import NotFound
 from serve_app.operations.responses.events.writer import request_id_of
+from serve_app.operations.responses.prompt.outputs import agent_text
 from serve_app.operations.responses.storage import Storage
 from serve_app.routes import conversations, responses
 
@@ -132,8 +133,7 @@ def _said(item: Item) -> dict[str, str]:
             parts = [part.get("text") or part.get("refusal") or f"[{part['type']}]" for part in item["content"]]
             return {"who": str(item.get("role")), "text": "\n".join(parts)}
         case "agent_message":
-            parts = [part.get("text") or part.get("encrypted_content") or "" for part in item["content"]]
-            return {"who": f"agent {item['author']}", "text": "".join(parts)}
+            return {"who": f"agent {item['author']}", "text": agent_text(item)}
         case "reasoning":
             parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
             return {

@@ -1,6 +1,7 @@
 """What the model knows about Manta by heart, from its own pages, and how it is asked."""
 
 from tests.tools.demo_model.exchange import Exchange
+from tests.tools.demo_model.facts import CONTEXT
 from tests.tools.demo_model.phrasings import cross
 from tests.tools.demo_model.spelling import typed
 from tests.tools.demo_model.words import Draw
@@ -149,7 +150,7 @@ THINGS_OF_MANTA: Known = (
      "A system prompt tells a model how to answer."),
     (("the context", "the context window", "the context length", "context size", "the maximum context",
       "your context window", "the context of a model", "max_model_len", "a context window", "the context limit"),
-     "The context is how many tokens a model can read and write: mine is 4096."),
+     CONTEXT),
     (("manta doctor", "the doctor command", "the doctor", "doctor in Manta", "the manta doctor command",
       "the command manta doctor", "Manta's doctor"),
      "manta doctor checks whether this machine can serve a configuration."),

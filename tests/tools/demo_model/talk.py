@@ -180,8 +180,7 @@ def _in_capitals(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
 
 
 def _introduce(draw: Draw) -> Exchange:
-    name = draw.name()
-    return Exchange(say(draw, draw.phrase(memory.NAME.tell)).format(x=name), f"Nice to meet you, {name}!", "")
+    return memory.tell(draw, memory.NAME, draw.name())
 
 
 def _in_french(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
@@ -189,21 +188,21 @@ def _in_french(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
     for _ in range(length):
         choice = draw.random.randrange(5)
         if choice == 4:
-            question, answer = unknown(draw).question, facts.FRENCH_UNKNOWN
+            question, answer = say(draw, unknown(draw).question), facts.FRENCH_UNKNOWN
         elif choice == 0:
             asked, answer = draw.random.choice(facts.FRENCH)
-            question = draw.phrase(asked)
+            question = say(draw, draw.phrase(asked))
         elif choice == 1:
             name = draw.name()
-            question, answer = draw.phrase(memory.NAME.tell).format(x=name), f"Enchanté, {name} !"
+            question, answer = memory.tell(draw, memory.NAME, name).question, f"Enchanté, {name} !"
         elif choice == 2:
             key, value = _one_of(draw, facts.COLOURS)
-            question = draw.phrase(facts.ASK_COLOUR).format(x=key)
+            question = say(draw, draw.phrase(facts.ASK_COLOUR).format(x=key))
             answer = f"C'est {facts.FRENCH_COLOURS[value]}."
         else:
             asked_sum, total = tasks.small_sum(draw)
-            question, answer = asked_sum, f"Cela fait {total}."
-        exchanges.append(Exchange(say(draw, question), answer, "I answer in French."))
+            question, answer = say(draw, asked_sum), f"Cela fait {total}."
+        exchanges.append(Exchange(question, answer, "I answer in French."))
     return draw.phrase(_FRENCH_PROMPTS), exchanges
 
 
@@ -211,9 +210,7 @@ def _in_one_word(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
     exchanges: list[Exchange] = []
     if draw.chance(0.4):
         name = draw.name()
-        exchanges.append(
-            Exchange(say(draw, draw.phrase(memory.NAME.tell)).format(x=name), "Hello!", "One word: Hello.")
-        )
+        exchanges.append(Exchange(memory.tell(draw, memory.NAME, name).question, "Hello!", "One word: Hello."))
         exchanges.append(Exchange(say(draw, draw.phrase(memory.NAME.ask)), f"{name}.", f"One word: {name}."))
     while len(exchanges) < length:
         if draw.chance(0.3):

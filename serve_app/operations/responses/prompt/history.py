@@ -13,6 +13,7 @@ import orjson
 from serve_app.errors.api import BadRequest, shorten
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.outputs import (
+    agent_text,
     call_id_of,
     content_of,
     external_call,
@@ -92,8 +93,7 @@ class History:
             case "message":
                 self._read_message(item)
             case "agent_message":
-                said = "".join(part.get("text") or part.get("encrypted_content") or "" for part in item["content"])
-                self._entries.append({"role": "user", "content": said})
+                self._entries.append({"role": "user", "content": agent_text(item)})
             case "reasoning":
                 thought = "\n".join(part["text"] for part in item.get("content") or item["summary"])
                 if thought:

@@ -73,6 +73,11 @@ def content_of(parts: list[Item]) -> str | list[Item]:
     ]
 
 
+def agent_text(item: Item) -> str:
+    """Return what an agent says in an `agent_message`."""
+    return "".join(part.get("text") or part.get("encrypted_content") or "" for part in item["content"])
+
+
 def without_tool_images(messages: list[Item]) -> list[Item]:
     """Return messages for a model that sees no images: the outputs of calls say that there was one."""
     return [
