@@ -39,7 +39,7 @@ IN_JSON = {
 }
 TWO_CITIES = "What is the weather in Tallinn and Kyoto?"
 LOUD = "It is 20 degrees, 漢字 and 🦀🦀, Enchanté!"
-LETTERS = {"structured_outputs": {"regex": "[ab]{40}"}}  # The model always writes the same one unless it is penalized.
+LETTERS = {"structured_outputs": {"regex": "[a-f]{40}"}}  # Over which the model repeats itself, unless it is penalized.
 CALL = ["tool_call", "tool_arguments"]
 # What is asked, and the kinds of events of the whole answer, in order of their first.
 CASES = {

@@ -2,7 +2,7 @@
 
 QUESTIONS = [
     ("What do I need on my machine before I can run the service?", "You need Linux on x86-64"),
-    ("How large is the demo model?", "has 3.3 million parameters and comes with Manta"),
+    ("How large is the demo model?", "has 3.5 million parameters and comes with Manta"),
     ("How can I serve two chat models on one machine without a GPU?", "configs/two_chat_models.yaml"),
     ("Which file is the Grafana dashboard?", "configs/grafana/manta.json"),
     ("How do I let a model scale down to zero replicas?", "0 scales to zero"),
