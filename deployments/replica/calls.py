@@ -18,6 +18,7 @@ from vllm.sampling_params import SamplingParams
 from deployments.models.contract.custom_tools import INPUT
 from deployments.models.contract.events import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
 from deployments.models.contract.text_member import TextMember
+from deployments.replica.end_markers import without_end_markers
 
 # Beginnings of '{"name': calls in plain JSON start so.
 _BEGUN_CALL = re.compile(r'\s*\{\s*(?:"(?:n(?:a(?:m(?:e.*)?)?)?)?)?', re.DOTALL)
@@ -120,6 +121,9 @@ class ChoiceParser:
         *,
         finished: bool,
     ) -> list[Event]:
+        tools, state = self.parser.tool_parser, self.parser._stream_state
+        if tools is not None and state.reasoning_ended:
+            text = without_end_markers(tools, state.previous_text, text)
         delta = self.parser.parse_delta(
             delta_text=text,
             delta_token_ids=token_ids,

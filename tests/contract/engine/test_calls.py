@@ -241,6 +241,44 @@ def test_lines_of_batches_whose_tokens_come_in_groups_say_the_same(tokenizer_wit
     assert answered(tokenizer, parser, outputs, stream=False) == ("", [("get_weather", ARGUMENTS)], "tool_calls")
 
 
+MARKED = [
+    "</tool_call>",
+    "<tool_call></tool_call>",
+    'say \\"</tool_call>\\" or \\\\</tool_call></tool_call>\\n',
+    "</tool_call </tool_call",
+    'a, \\"b\\": {</tool_call>}',
+]
+
+
+@pytest.mark.parametrize("choice", [NAMED, "required", "auto"], ids=["named", "required", "auto"])
+@pytest.mark.parametrize("text", MARKED)
+def test_the_end_of_a_call_in_a_string_of_its_arguments_does_not_end_it(tokenizer_with, text, choice):
+    tokenizer = tokenizer_with([])
+    arguments = f'{{"city": "{text}", "days": 3}}'
+    call = f'<tool_call>\n{{"name": "get_weather", "arguments": {arguments}}}\n</tool_call>'
+    token_ids = tokenizer.encode(call + "\n" + call, add_special_tokens=False)
+    content, calls, _ = both(tokenizer, "hermes", token_ids, "stop", choice=choice)
+    assert content.strip() == ""
+    assert [(name, json.loads(said)) for name, said in calls] == [("get_weather", json.loads(arguments))] * 2
+    for cut in range(1, len(token_ids)):
+        _, begun, _ = both(tokenizer, "hermes", token_ids[:cut], "length", choice=choice)
+        assert all(whole[1].startswith(part[1]) for part, whole in zip(begun, calls, strict=False))
+    for group in (2, 5, 1000):
+        outputs = outputs_of(tokenizer, token_ids, "stop", group)
+        assert answered(tokenizer, "hermes", outputs, stream=False, choice=choice)[1] == calls
+
+
+@pytest.mark.parametrize("broken", ['"a"b"}}', '"a"b"}}\n', '"a\nb}}', '"a\\"}}\n', '"a" "b}}', '"a\\'])
+def test_a_call_that_is_no_json_ends_at_its_marker(tokenizer_with, broken):
+    tokenizer = tokenizer_with([])
+    call = f'<tool_call>\n{{"name": "get_weather", "arguments": {{"city": {broken}</tool_call>'
+    token_ids = tokenizer.encode(f"{call}\n{CALLS['hermes'][2]}", add_special_tokens=False)
+    _, calls, _ = both(tokenizer, "hermes", token_ids, "stop")
+    (_, arguments), whole = calls
+    assert arguments == f'{{"city": {broken.strip()}'
+    assert whole == ("get_weather", ARGUMENTS)
+
+
 TEXTS = ["It is 5 < 7", "A list: [1, 2", 'Say {"a": 1} or <tool', "Plain.", '{"answer": 42}', "["]
 
 
