@@ -21,12 +21,13 @@ from collections.abc import Set
 from typing import Any, NamedTuple
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
-from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
 from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.request import Request
 
 from deployments.replica.scheduling.fair import Fair, is_reading
 from deployments.replica.scheduling.grammar_time import mark_slow, use_timed_grammars
+from deployments.replica.scheduling.open_reasoning import OpenReasoning
 from deployments.replica.scheduling.pieces import PiecewiseScheduler
 from deployments.replica.scheduling.preparing import QUIET_S, Notice
 from deployments.replica.scheduling.step_times import Kind, StepTimes
@@ -62,6 +63,7 @@ class InteractiveFirst(Fair, PiecewiseScheduler):
         super().__init__(*args, **kwargs)
         self._notice = Notice.find()
         self._times = StepTimes()
+        self._open_reasoning = OpenReasoning.of(self.vllm_config.reasoning_config)
         self._last_steps: deque[_Step] = deque(maxlen=_ALIKE)
         self._last_at = 0.0
         self._left_out: list[Request] = []  # The end of `running`, unless vLLM has changed the list.
@@ -72,6 +74,13 @@ class InteractiveFirst(Fair, PiecewiseScheduler):
         self._note_step(now)
         self._last_at = now
         return self._plan(now)
+
+    def get_grammar_bitmask(self, step: SchedulerOutput) -> GrammarOutput | None:
+        """Return the tokens that forms allow in a step; None if no request has a form."""
+        output: GrammarOutput | None = super().get_grammar_bitmask(step)
+        if output is not None and self._open_reasoning is not None:
+            self._open_reasoning.forbid_ends(output, self.requests, step.scheduled_spec_decode_tokens)
+        return output
 
     def update_from_output(self, *args: Any, **kwargs: Any) -> dict[int, EngineCoreOutputs]:
         """Return the output of a step that is sent now, by client."""

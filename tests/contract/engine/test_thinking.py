@@ -129,6 +129,18 @@ def test_a_form_and_reasoning_keep_apart(ask, form, thinking, tries):
         assert reasoning_tokens(answer) <= 10 * most
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_an_answer_in_a_form_does_not_end_while_the_model_reasons(ask, trained_engine, form):
+    end = trained_engine.client.get_tokenizer().convert_tokens_to_ids("<|im_end|>")
+    asked = {**QUESTION, **THINK, "logit_bias": {end: 100}}
+    assert ask(**asked)["usage"]["completion_tokens"] == 1
+    choice = ask(**{**asked, "max_tokens": 300}, **FORMS[form])["choices"][0]
+    assert choice["finish_reason"] in ("stop", "tool_calls")
+    assert said_in_form(form, choice["message"])
+    cut = ask(**{**asked, "max_tokens": 3}, **FORMS[form])["choices"][0]
+    assert cut["finish_reason"] == "length"
+
+
 @pytest.mark.parametrize("thinking", THINKING)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("tries", [1, pytest.param(100, marks=pytest.mark.exhaustive)])
