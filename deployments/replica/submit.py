@@ -109,7 +109,7 @@ async def generate(
     continues after its tokens; choices that end with them do not run.
 
     Raises:
-        RequestRejected: the model cannot write a token of a bad word.
+        RequestRejected: the model cannot write a token of a bad word, or a stop token ends the answer before its form.
         Exception: what the engine or the sink raised; the request is then aborted.
     """
     engine.check_admission(params.n, request_id)
@@ -127,6 +127,8 @@ async def generate(
         priority=priority,
     )
     _check_bad_words(request.params, engine.model_config.get_vocab_size())
+    if reasoning_ended is False:
+        _check_stop_tokens(request.params, engine.vllm_config.reasoning_config)
     request.reasoning_ended = reasoning_ended
     request.reasoning_parser_kwargs = reasoning_parser_kwargs
     engine.input_processor.assign_request_id(request)
@@ -159,6 +161,22 @@ def _check_bad_words(params: SamplingParams, num_tokens: int) -> None:
         raise RequestRejected(
             "Invalid 'bad_words': a word has a token that the model never writes. Leave that word out.",
             "bad_words",
+            "invalid_value",
+        )
+
+
+def _check_stop_tokens(params: SamplingParams, marks: Any) -> None:
+    """Check that an answer in a form does not stop at the end of its reasoning, where the form begins.
+
+    `marks` is vLLM's `ReasoningConfig`.
+    """
+    if params.structured_outputs is None or marks is None or not marks.enabled:
+        return
+    if set(params.stop_token_ids or ()).intersection(marks.natural_reasoning_end_token_ids):
+        raise RequestRejected(
+            "Invalid 'stop_token_ids': a token ends the reasoning, and the form of the answer comes after it. Leave it "
+            "out.",
+            "stop_token_ids",
             "invalid_value",
         )
 

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from deployments.models.contract.errors import RequestRejected
 from deployments.models.reasoning import reasoning_budgets
 from deployments.replica.schemas.budget import SchemaCompiler
 from tests.contract.engine.test_options import CITY, SAID, asker
@@ -139,6 +140,22 @@ def test_an_answer_in_a_form_does_not_end_while_the_model_reasons(ask, trained_e
     assert said_in_form(form, choice["message"])
     cut = ask(**{**asked, "max_tokens": 3}, **FORMS[form])["choices"][0]
     assert cut["finish_reason"] == "length"
+
+
+def test_a_stop_token_does_not_take_the_form_from_an_answer(ask, trained_engine):
+    tokenizer = trained_engine.client.get_tokenizer()
+    asked = {**QUESTION, **THINK, **FORMS["regex"]}
+    thought = ask(**asked)["choices"][0]["message"]["reasoning"]
+    within = ask(**asked, stop_token_ids=tokenizer.encode(thought, add_special_tokens=False)[-1:])["choices"][0]
+    assert said_in_form("regex", within["message"])
+    with pytest.raises(RequestRejected) as caught:
+        ask(**asked, stop_token_ids=tokenizer.encode("</think>", add_special_tokens=False))
+    assert caught.value.param == "stop_token_ids"
+    stops = {"stop_token_ids": tokenizer.encode("-", add_special_tokens=False)}
+    with pytest.raises(RequestRejected, match="could not be kept to the form"):
+        ask(**QUESTION, **FORMS["regex"], **stops)
+    optional = ask(**QUESTION, structured_outputs={"regex": "[a-z]{2}(-[0-9]{3})?"}, **stops)["choices"][0]
+    assert re.fullmatch("[a-z]{2}", optional["message"]["content"])
 
 
 @pytest.mark.parametrize("thinking", THINKING)
