@@ -35,6 +35,17 @@ async def end(task: asyncio.Task[None]) -> None:
         await task
 
 
+async def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns; if this is cancelled, `work` still ends first. An error of it comes before that."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        task.result()
+        raise
+
+
 async def repeat(
     name: str,
     interval_s: float,

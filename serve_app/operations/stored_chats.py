@@ -26,6 +26,7 @@ from deployments.state.quotas import TooManyItems
 from deployments.state.responses.chats import StoredChat
 from deployments.state.responses.values import MAX_READ_BYTES
 from deployments.steps import STORAGE, step
+from deployments.waiting import finish
 from serve_app.errors.capacity import StoresAway
 from serve_app.operations.chat import ChatOperation
 from serve_app.operations.contract import GeneratedStream
@@ -124,7 +125,7 @@ class KeptStream(GeneratedStream):
             self.summary = self._stream.summary
         if has_room:
             with step(STORAGE):
-                await self._keep()
+                await finish(self._keep())
         for piece in end:
             yield piece
 

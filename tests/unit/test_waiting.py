@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError
 import pytest
 
 from deployments import waiting
-from deployments.waiting import BackgroundLoop, Lanes, Watch, keep_on, repeat
+from deployments.waiting import BackgroundLoop, Lanes, Watch, finish, keep_on, repeat
 from tests.logs import lines_of
 from tests.waiting import eventually
 
@@ -87,6 +87,28 @@ async def test_work_is_repeated_after_expected_errors_which_are_named_but_not_qu
     with pytest.raises(ValueError):
         await repeat("The register", 0.001, work, expected=(OSError,))
     assert told == ["The register failed 1 times in a row: OSError"]
+
+
+@pytest.mark.parametrize("error", [None, OSError("the disk is gone")])
+async def test_work_that_must_be_finished_is_finished_though_its_task_is_cancelled(error: OSError | None) -> None:
+    go_on, is_done = asyncio.Event(), False
+
+    async def work() -> None:
+        nonlocal is_done
+        await go_on.wait()
+        is_done = True
+        if error is not None:
+            raise error
+
+    working = asyncio.create_task(finish(work()))
+    await asyncio.sleep(0)
+    working.cancel()
+    await asyncio.sleep(0)
+    assert not working.done()
+    go_on.set()
+    with pytest.raises(OSError if error is not None else asyncio.CancelledError):
+        await working
+    assert is_done
 
 
 async def order_of(lanes: Lanes, *names: str) -> list[str]:

@@ -22,7 +22,7 @@ from deployments.state.vector_stores.work import Claim, VectorStoreWork
 from deployments.tools.documents.chunks import Chunk
 from deployments.tools.search_index.index import IndexUnavailable
 from deployments.tools.search_index.pair import IndexPair
-from deployments.waiting import wait_at_most
+from deployments.waiting import finish, wait_at_most
 from serve_app.errors.api import ApiError
 from serve_app.operations.vector_stores.embedder import Embedder
 from serve_app.operations.vector_stores.indexes import IndexWriter, Part
@@ -252,7 +252,7 @@ class Indexer:
                 used = round(num_tokens * reserved / sum(part.num_tokens for part in parts))
                 trace.usage = Usage(prompt_tokens=used)
 
-            await _finish(write())
+            await finish(write())
         except ApiError as error:
             trace.status, trace.code = 503, "index_unavailable"
             await self._fail(claim, [part.claimed for part in parts], "server_error", error.message)
@@ -274,14 +274,3 @@ class Indexer:
         for claimed in failed:
             self._texts.forget(claimed.file)
             await self._work.fail(claim.run_id, claim.store.store_id, claimed.file.file_id, code, message)
-
-
-async def _finish(work: Coroutine[Any, Any, None]) -> None:
-    """Finish work even if this is cancelled meanwhile; an error of the work comes first."""
-    task = asyncio.create_task(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        task.result()
-        raise

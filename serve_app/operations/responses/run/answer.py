@@ -13,6 +13,7 @@ from deployments.patience import USUAL
 from deployments.state.responses.store import ResponseStore
 from deployments.state.responses.values import StoredTurn
 from deployments.steps import STORAGE, step
+from deployments.waiting import finish
 from serve_app.errors.capacity import StoresAway
 from serve_app.operations.contract import GeneratedStream
 from serve_app.operations.responses.events.writer import DONE, Item, frame, usage_from_wire
@@ -121,13 +122,14 @@ class ResponseAnswer(GeneratedStream):
             return response
         try:
             with step(STORAGE):
-                stored = await self._store.save(
+                saving = self._store.save(
                     run.turn.principal.account,
                     run.stored_turn(),
                     expires_at=expires_at,
                     conversation_id=run.turn.conversation_id,
                     is_streamed=self._is_stream,
                 )
+                stored = await finish(saving)
         except Exception as error:  # Whatever the reason, the client must not continue from here.
             log_bug(run.turn.request_id, error)
             return None

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import httpx2
 import openai
 import orjson
 import pytest
@@ -9,10 +10,15 @@ import pytest
 from deployments.models.contract.events import Finished, Logprobs, TextDelta
 from deployments.state.disk import ReserveReached
 from deployments.state.quotas import TooManyItems
+from deployments.state.responses.chats import ChatStore
+from deployments.state.responses.store import ResponseStore
+from deployments.waiting import end
+from serve_app.http.departure import DepartureWatch
 from tests.contract.http.answers import MODEL, SECRET, USAGE, WORDS, said, telling
 from tests.contract.http.batch_calls import finish, jsonl, submit
 from tests.contract.http.conftest import run_batches
 from tests.contract.http.response_calls import OTHER, calling, calling_custom
+from tests.waiting import eventually
 
 HI = [{"role": "user", "content": "Hi."}]
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
@@ -170,6 +176,41 @@ async def test_a_stream_is_stored_before_its_end_is_seen_and_passed_on_as_it_com
         go_on.set()
         assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream]) == "".join(WORDS)
     assert (await chats.retrieve(first.id)).choices[0].message.content == "".join(WORDS)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "prompt", "store", "table"),
+    [(CHATS, "messages", ChatStore, "chat_completions"), ("/v1/responses", "input", ResponseStore, "responses")],
+)
+async def test_a_whole_answer_is_stored_though_its_client_leaves_just_then(
+    world, live, monkeypatch, stream, path, prompt, store, table
+):
+    telling(world)
+    is_saving, go_on, save = asyncio.Event(), asyncio.Event(), store.save
+    watches = []
+
+    def watch(*args):
+        watches.append(DepartureWatch(*args))
+        return watches[-1]
+
+    async def save_slowly(*args, **kwargs):
+        is_saving.set()
+        await go_on.wait()
+        return await save(*args, **kwargs)
+
+    monkeypatch.setattr(store, "save", save_slowly)
+    monkeypatch.setattr("serve_app.http.sse.DepartureWatch", watch)
+    async with httpx2.AsyncClient(headers={"authorization": f"Bearer {SECRET}"}) as http:
+        body = {"model": MODEL, prompt: HI, "store": True, "stream": stream}
+        asking = asyncio.create_task(http.post(live + path, json=body))
+        await is_saving.wait()
+        await end(asking)
+    await eventually(lambda: watches[0].has_left)
+    go_on.set()
+    await eventually(lambda: world.log.records)
+    assert world.log.records[0].status == 499
+    assert world.stored.count(table) == 1
 
 
 async def test_an_answer_that_breaks_off_is_not_stored(world, chats):
