@@ -6,14 +6,17 @@ Deferred functions are hidden from the model until a search loads them.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
+import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from serve_app.errors.api import BadRequest
 from serve_app.operations.responses.events.writer import Item
 from serve_app.schemas.responses.functions import ClientBuiltIn, ClientFunction, ClientTool
 from serve_app.schemas.responses.items import TOOL_SEARCH_OUTPUT
-from serve_app.schemas.responses.tools import Tool
+from serve_app.schemas.responses.tools import MAX_FUNCTIONS, Tool
 from serve_app.schemas.responses.updates import ADDITIONAL_TOOLS
 from serve_app.schemas.tools import MAX_TOOLS, called_name
 
@@ -34,22 +37,30 @@ class PlacedTool:
 def placed_tools(tools: Iterable[Tool] | None, items: Sequence[Item], own_from: int = 0) -> list[PlacedTool]:
     """Return the tools of a request, then those of the conversation's items; its own items begin at `own_from`."""
     placed = [PlacedTool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ())]
+    known: dict[bytes, Tool] = {}  # A conversation may bring the same tools in each turn.
     for index, item in enumerate(items):
         if item["type"] in (ADDITIONAL_TOOLS, TOOL_SEARCH_OUTPUT):
             at = f"input[{index - own_from}].tools" if index >= own_from else None
             is_found = item["type"] == TOOL_SEARCH_OUTPUT
             placed += [
                 PlacedTool(tool, "input" if at is None else f"{at}[{place}]", is_later=True, is_found=is_found)
-                for place, tool in _read_tools(item)
+                for place, tool in _read_tools(item, known)
             ]
     return placed
 
 
-def _read_tools(item: Item) -> Iterator[tuple[int, Tool]]:
-    """Yield the tools of an item with their places; one that an earlier version stored may not be valid now."""
+def _read_tools(item: Item, known: dict[bytes, Tool]) -> Iterator[tuple[int, Tool]]:
+    """Yield the tools of an item with their places; one that an earlier version stored may not be valid now.
+
+    `known` has those that were read before, by their JSON.
+    """
     for place, tool in enumerate(_dicts(item.get("tools"))):
-        with suppress(ValidationError):
-            yield place, _TOOL.validate_python(tool)
+        sent = orjson.dumps(tool)
+        if sent not in known:
+            with suppress(ValidationError):
+                known[sent] = _TOOL.validate_python(tool)
+        if sent in known:
+            yield place, known[sent]
 
 
 def found_text(tools: Any) -> str:
@@ -72,6 +83,9 @@ class ClientFunctions:
     """The functions of the client in one response; `deferred` has those that a search may load, by name.
 
     Their order never changes, and those that are loaded come last: so the prompts of two turns begin alike.
+
+    Raises:
+        BadRequest: there are more than `MAX_FUNCTIONS`.
     """
 
     def __init__(self, placed: Iterable[PlacedTool] = ()) -> None:
@@ -80,9 +94,17 @@ class ClientFunctions:
         self._first: list[ClientFunction] = []
         self._names_of_first: set[str] = set()
         self._loaded: dict[str, ClientFunction] = {}
+        self._latest: dict[str, None] = {}
         for one in placed:
             if isinstance(one.tool, ClientTool):
                 self._add(one, one.tool.functions(one.at))
+            if len(self._all) > MAX_FUNCTIONS:
+                raise BadRequest(
+                    f"Invalid '{one.at}': a request and its conversation have at most {MAX_FUNCTIONS} functions "
+                    "together, those of namespaces included. Bring fewer, or begin a new conversation.",
+                    param=one.at,
+                    code="array_above_max_length",
+                )
 
     def _add(self, placed: PlacedTool, functions: Iterable[ClientFunction]) -> None:
         for function in functions:
@@ -123,8 +145,11 @@ class ClientFunctions:
     def _load(self, function: ClientFunction) -> None:
         if function.called not in self._names_of_first:
             self._loaded[function.called] = function
+            self._latest.pop(function.called, None)
+            self._latest[function.called] = None
 
     def shown(self, room: int = MAX_TOOLS) -> list[ClientFunction]:
-        """Return the functions that the model sees; if there is no room for all, without those loaded earliest."""
+        """Return the functions that the model sees; if there is no room for all, those that were loaded last."""
         left = max(0, room - len(self._first))
-        return [*self._first, *list(self._loaded.values())[max(0, len(self._loaded) - left) :]]
+        latest = set(islice(reversed(self._latest), left))
+        return [*self._first, *(function for name, function in self._loaded.items() if name in latest)]

@@ -247,7 +247,8 @@ async def open_tools(built_ins: BuiltIns, placed: Sequence[PlacedTool], context:
     """Return the tools of a response; `check` those of the service before the client's first event.
 
     Raises:
-        BadRequest: a tool is not switched on, or has the name of another, or hides functions that nothing finds.
+        BadRequest: a tool is not switched on, or has the name of another, or hides functions that nothing finds; or
+            there are too many functions.
         PermissionDenied: the key's scopes do not include it.
         ApiError: it cannot be used as the request asks.
     """

@@ -243,6 +243,38 @@ async def test_the_tools_that_were_loaded_first_make_room(world):
     assert (len(tools_of(world)), tools_of(world)[-1]) == (128, "f2_59")
 
 
+async def test_a_tool_that_made_room_is_there_again_once_a_search_finds_it_again(world):
+    group = {**SHOP, "tools": [STOCK, *({**REFUND, "name": f"f{n}"} for n in range(127))]}
+    call = {"type": "tool_search_call", "call_id": "c", "execution": "server", "arguments": {"query": "x"}}
+    output = {"type": "tool_search_output", "call_id": "c", "execution": "server", "tools": [group]}
+    script(world, calls(("tool_search", {"query": "warehouse"})), said("Done."))
+    asked = {"input": [{"role": "user", "content": "x"}, call, output], "tools": [group, SEARCH]}
+    await stream_of(world, asked)
+    refunds = [f"shop__f{n}" for n in range(127)]
+    assert tools_of(world, 0) == [*refunds, "tool_search"]
+    assert tools_of(world) == ["shop__stock", *refunds[1:], "tool_search"]
+
+
+async def test_all_functions_of_a_conversation_have_a_bound_together(world, responses):
+    def bring(name, number):
+        groups = [
+            {"type": "namespace", "name": f"{name}{n}", "tools": [{**STOCK, "name": f"f{m}"} for m in range(100)]}
+            for n in range(number)
+        ]
+        return {"type": "additional_tools", "role": "developer", "tools": groups}
+
+    asked = {"role": "user", "content": "x"}
+    status, param, message = await refused(world, input=[bring("a", 20), bring("b", 21), asked], tools=[SEARCH])
+    assert (status, param) == (400, "input[1].tools[20]")
+    assert "at most 4096 functions together" in message
+    talk = await world.client().conversations.create(items=[bring("a", 20)])
+    more = {"conversation": talk.id, "tools": [SEARCH]}
+    assert (await refused(world, input=[asked, bring("b", 21)], **more))[:2] == (400, "input[1].tools[20]")
+    assert world.chat.requests == []
+    script(world, said("Done."))
+    await responses.create(model=MODEL, input=[bring("a", 20), bring("a", 20), bring("b", 20), asked], tools=[SEARCH])
+
+
 async def test_deferred_functions_without_a_search_or_by_choice_are_refused(world):
     status, param, message = await refused(world, tools=[WEATHER, SHOP])
     assert (status, param) == (400, "tools[1].tools[0]")
