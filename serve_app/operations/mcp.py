@@ -18,7 +18,7 @@ from deployments.tools.outbound.errors import AddressRefused
 from serve_app.errors.api import BadRequest, shorten
 from serve_app.operations.responses.events.server_call import FieldInWriting
 from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.operations.responses.prompt.history import CALL_WENT_WRONG, NO_OUTPUT
+from serve_app.operations.responses.prompt.outputs import CALL_WENT_WRONG, NO_OUTPUT
 from serve_app.operations.responses.tools.contract import (
     CUT,
     ApprovedCall,

@@ -9,8 +9,7 @@ import orjson
 from deployments.models.contract.engine import ModelCard
 from serve_app.errors.api import BadRequest
 from serve_app.operations.dialects import renamed
-from serve_app.operations.responses.prompt.history import CALL_WENT_WRONG, NO_OUTPUT
-from serve_app.operations.responses.prompt.outputs import UNSEEN
+from serve_app.operations.responses.prompt.outputs import CALL_WENT_WRONG, NO_OUTPUT, UNSEEN
 from serve_app.schemas.anthropic.blocks import (
     AssistantTurn,
     DocumentBlock,

@@ -141,7 +141,7 @@ class FindInPageAction(WireModel):
     """
 
     type: Literal["find_in_page"]
-    url: str
+    url: str | None = None
     pattern: str
 
 
@@ -155,8 +155,8 @@ class WebSearchCallItem(BuiltInItem):
 
     id_prefix = "ws"
     type: Literal["web_search_call"]
-    id: ItemId
-    action: Annotated[SearchAction | OpenPageAction | FindInPageAction, Field(discriminator="type")]
+    id: ItemId | None = None
+    action: Annotated[SearchAction | OpenPageAction | FindInPageAction, Field(discriminator="type")] | None = None
     status: Literal["in_progress", "searching", "completed", "incomplete", "failed"] | None = None
 
     @classmethod

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve_app.errors.api import BadRequest
-from serve_app.operations.responses.prompt.history import NO_OUTPUT, History
+from serve_app.operations.responses.prompt.history import History
+from serve_app.operations.responses.prompt.outputs import NO_OUTPUT
 from serve_app.operations.responses.storage import items_of
 from serve_app.operations.responses.tools.tool_set import approved_requests, check_approvals, function_name
 

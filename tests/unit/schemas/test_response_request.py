@@ -132,7 +132,6 @@ REFUSED = [
     (updates(text={}), "input[0].text.format", "missing_required_parameter"),
     (updates(text={"format": {**FORMAT, "strict": True}}), "input[0].text.format.schema", "invalid_value"),
     ({"input": [{"type": "computer_call"}]}, "input[0].call_id", "missing_required_parameter"),
-    ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input[0].action", "missing_required_parameter"),
     (
         {"input": [{"type": "web_search_call", "id": "ws_1", "action": {"type": "find_in_page", "url": "u"}}]},
         "input[0].action.pattern",

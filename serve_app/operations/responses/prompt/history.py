@@ -13,6 +13,8 @@ import orjson
 from serve_app.errors.api import BadRequest, shorten
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.outputs import (
+    CALL_WENT_WRONG,
+    NO_OUTPUT,
     agent_text,
     call_id_of,
     content_of,
@@ -25,14 +27,13 @@ from serve_app.operations.responses.tools.tool_set import NOT_DECIDED, declined,
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.custom_tools import arguments_of
 from serve_app.schemas.responses.client_calls import CALL_OUTPUTS
-from serve_app.schemas.responses.items import EXTERNAL_ITEMS
+from serve_app.schemas.responses.items import EXTERNAL_ITEMS, TOOL_SEARCH_OUTPUT
+from serve_app.schemas.responses.tool_search import ToolSearchTool
 from serve_app.schemas.responses.tools import BUILT_IN_ITEMS
 from serve_app.schemas.tools import called_name
 
 Message = dict[str, Any]
 
-CALL_WENT_WRONG = "The call failed:"
-NO_OUTPUT = "[The call has no output.]"
 _COMPACTED = "What was said before, in short:\n"
 _MAX_CALLS = 128
 """Of one message: a chat with more is refused, so those beyond need not be read."""
@@ -208,6 +209,9 @@ class History:
 
     def _answer(self, index: int, item: Item, output: str | list[Item]) -> None:
         call_id = call_id_of(item)
+        if item["type"] == TOOL_SEARCH_OUTPUT and item.get("call_id") is None:  # OpenAI's own searches have no ids.
+            searches = (asked for asked, call in self._waiting.items() if call.name == ToolSearchTool.called)
+            call_id = next(searches, call_id)
         call = self._waiting.pop(call_id, None)
         if call is None:
             why = "Another output for" if call_id in self._answered else "No tool call found for"

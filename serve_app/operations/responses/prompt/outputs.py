@@ -16,6 +16,8 @@ _ENVELOPE = frozenset(
 """The fields around what a tool was asked, or has answered."""
 _MAX_WORD_CHARS = 1_024
 """A longer value without a space is data, such as an image in base64."""
+CALL_WENT_WRONG = "The call failed:"
+NO_OUTPUT = "[The call has no output.]"
 UNSEEN = "[An image, which this model cannot see.]"
 
 
@@ -40,11 +42,15 @@ def external_call(item: Item) -> tuple[str, str]:
 
 
 def external_output(item: Item) -> str | list[Item]:
-    """Return the output of such a call: what a search has found, what its only field has, or all fields as JSON."""
+    """Return the output of such a call: what a search has found, what its only field has, or all fields as JSON.
+
+    Of a patch only the status may say that it failed.
+    """
     if item["type"] == TOOL_SEARCH_OUTPUT:
         return found_text(item.get("tools"))
     said = _said(item)
-    return output_of(said.popitem()[1] if len(said) == 1 else said)
+    output = output_of(said.popitem()[1] if len(said) == 1 else said) if said else NO_OUTPUT
+    return f"{CALL_WENT_WRONG} {output}" if item.get("status") == "failed" and isinstance(output, str) else output
 
 
 def output_of(output: Any) -> str | list[Item]:

@@ -78,6 +78,43 @@ async def test_items_come_back_without_their_ids(world):
     assert (told[1]["reasoning"], told[1]["content"]) == ("A greeting.", "Hello.")
 
 
+@pytest.mark.parametrize("action", [{"action": {"type": "search", "query": "kites"}}, {"action": None}, {}])
+async def test_a_search_of_the_web_comes_back_without_its_id_or_what_it_did(world, action):
+    """openai/codex#12230: its own history keeps neither."""
+    await respond(world, HI, {"type": "web_search_call", "status": "completed", **action}, HI)
+    calls = [call["function"] for one in messages(world) for call in one.get("tool_calls", ())]
+    wanted = [{"name": "web_search", "arguments": '{"query":"kites"}'}]
+    assert calls == (wanted if action.get("action") else [])
+
+
+async def test_searches_of_openais_for_tools_are_answered_in_their_order(world):
+    def search(name):
+        call = {"type": "tool_search_call", "id": f"tsc_{name}", "call_id": None, "execution": "server"}
+        tools = [{"type": "function", "name": name, "defer_loading": True}]
+        output = {"type": "tool_search_output", "id": f"tso_{name}", "call_id": None, "execution": "server"}
+        return {**call, "arguments": {"paths": [name]}}, {**output, "status": "completed", "tools": tools}
+
+    await respond(world, HI, *search("one"), *search("two"), HI)
+    results = [one["content"] for one in messages(world) if one["role"] == "tool"]
+    assert results == [f"These tools can be called now: {name}." for name in ("one", "two")]
+
+
+@pytest.mark.parametrize(
+    ("output", "read"),
+    [
+        ({"status": "failed"}, "The call failed: [The call has no output.]"),
+        ({"status": "failed", "output": "No such file."}, "The call failed: No such file."),
+        ({"status": "completed"}, "[The call has no output.]"),
+        ({"status": "completed", "output": "Done."}, "Done."),
+    ],
+)
+async def test_the_model_reads_whether_a_patch_failed(world, output, read):
+    operation = {"type": "delete_file", "path": "a.txt"}
+    call = {"type": "apply_patch_call", "call_id": "c1", "status": "completed", "operation": operation}
+    await respond(world, HI, call, {"type": "apply_patch_call_output", "call_id": "c1", **output})
+    assert messages(world)[-1]["content"] == read
+
+
 @pytest.mark.parametrize("more", [{}, {"annotations": []}, {"annotations": [], "logprobs": []}, {"logprobs": None}])
 async def test_what_the_model_said_comes_back_as_output_text(world, more):
     """vllm-project/vllm#45273."""
