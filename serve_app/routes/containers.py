@@ -21,7 +21,7 @@ from serve_app.routes.endpoint import Deleted, answers, caller, deleted_response
 from serve_app.routes.file_content import begin_content, form_events
 from serve_app.routes.paging import Page, cut_page, list_to_wire, page_of, parse_query, unknown_after
 from serve_app.schemas.base import PageQuery, WireModel
-from serve_app.schemas.responses.code_interpreter import ContainerMemory, FileIds, NetworkPolicy
+from serve_app.schemas.responses.code_interpreter import ContainerMemory, FileIds, NetworkPolicy, Skills
 from serve_app.validation.body import parse_body
 
 MAX_IDLE_MINUTES = 20
@@ -55,6 +55,7 @@ class ContainerCreateRequest(WireModel):
     file_ids: FileIds | None = None
     memory_limit: ContainerMemory | None = None
     network_policy: NetworkPolicy | None = None
+    skills: Skills = None
 
 
 class ContainerFileRequest(WireModel):

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BeforeValidator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Field, Tag
 
 from deployments.operations import Operation
-from serve_app.schemas.base import WireModel, refusal
+from serve_app.schemas.base import Refused, WireModel, refusal
 from serve_app.schemas.responses.built_in_tool import BuiltInItem, BuiltInTool, ItemId, Shown
 
 MAX_CONTAINER_FILES = 50
@@ -33,7 +33,18 @@ def _refuse_network(policy: Any) -> Any:
     return policy
 
 
+def _refuse_skills(skills: Any) -> Any:
+    if skills:
+        raise refusal(
+            "unsupported_parameter",
+            "Unsupported parameter: '{param}' is not supported: this service keeps no skills. Upload their files, name "
+            "them in 'file_ids', and say in 'instructions' what they are for.",
+        )
+    return skills
+
+
 NetworkPolicy = Annotated[NoNetwork, BeforeValidator(_refuse_network)]
+Skills = Annotated[Refused, AfterValidator(_refuse_skills)]
 ContainerMemory = Literal["1g", "4g", "16g", "64g"]
 FileIds = Annotated[list[Annotated[str, Field(min_length=1, max_length=128)]], Field(max_length=MAX_CONTAINER_FILES)]
 
@@ -50,6 +61,7 @@ class NewContainerOptions(WireModel):
     file_ids: FileIds | None = None
     memory_limit: ContainerMemory | None = None
     network_policy: NetworkPolicy | None = None
+    skills: Skills = None
 
 
 class AutoContainer(NewContainerOptions):

@@ -187,9 +187,9 @@ REFUSED = [
     ),
     ({"tools": [{"type": "shell", "environment": {"type": "cloud"}}]}, "tools[0].environment.type", INVALID),
     (
-        {"tools": [{"type": "shell", "environment": {"type": "container_auto", "skills": []}}]},
+        {"tools": [{"type": "shell", "environment": {"type": "container_auto", "skills": [{"type": "inline"}]}}]},
         SKILLS,
-        "unknown_parameter",
+        "unsupported_parameter",
     ),
     ({"tools": [{"type": "tool_search", "description": "x"}]}, "tools[0].description", "invalid_parameter_combination"),
     ({"tools": [{"type": "tool_search", **CLIENT, "parameters": {"type": "string"}}]}, "tools[0].parameters", INVALID),

@@ -161,7 +161,7 @@ async def test_containers_that_are_asked_for_side_by_side_are_no_more_than_an_ac
         ({"name": "x", "memory_limit": "4g"}, "memory_limit"),
         ({"name": "x", "expires_after": {"anchor": "last_active_at", "minutes": 21}}, "expires_after.minutes"),
         ({"name": "x", "network_policy": {"type": "allowlist", "allowed_domains": ["a"]}}, "network_policy.type"),
-        ({"name": "x", "skills": []}, "skills"),
+        ({"name": "x", "skills": [{"type": "skill_reference", "skill_id": "s"}]}, "skills"),
     ],
 )
 async def test_malformed_containers_are_refused(world, interpreter, body, param):
