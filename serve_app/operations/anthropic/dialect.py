@@ -1,7 +1,7 @@
 """From a request in Anthropic's dialect to a chat, and from a chat's errors to those of the request."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import orjson
@@ -9,11 +9,14 @@ import orjson
 from deployments.models.contract.engine import ModelCard
 from serve_app.errors.api import BadRequest
 from serve_app.operations.dialects import renamed
-from serve_app.operations.responses.prompt.outputs import CALL_WENT_WRONG, NO_OUTPUT, UNSEEN
+from serve_app.operations.responses.prompt.outputs import CALL_WENT_WRONG, NO_OUTPUT, UNSEEN, readable_json
 from serve_app.schemas.anthropic.blocks import (
     AssistantTurn,
     DocumentBlock,
     ImageBlock,
+    SearchResultBlock,
+    ServerToolResultBlock,
+    ServerToolUseBlock,
     SystemTurn,
     TextBlock,
     ThinkingBlock,
@@ -34,6 +37,8 @@ _USUAL_EFFORT = "high"
 """In this dialect, leaving the effort out is the same."""
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _FUNCTION = re.compile(r"tools\[(\d+)\]\.function(?:\.parameters)?")
+_MESSAGES = re.compile(r"messages\[.*")
+"""A message of the chat; the client's has another number, as the results of calls are messages of their own."""
 _PARAMS = {
     "stop": "stop_sequences",
     "max_completion_tokens": "max_tokens",
@@ -74,7 +79,7 @@ def chat_of(request: PromptedMessages, card: ModelCard) -> Chat:
 
 def in_words_of_messages(error: BadRequest) -> BadRequest:
     """Return an error about a chat as one about the request."""
-    param = error.param or ""
+    param = _MESSAGES.sub("messages", error.param or "")
     return renamed(error, _FUNCTION.sub(r"tools[\1].input_schema", _PARAMS.get(param, param)) or None)
 
 
@@ -107,8 +112,14 @@ def _function_of(tool: Tool) -> Chat:
 
 def _choice_of(request: MessagesRequest, *, has_tools: bool) -> Chat:
     choice = request.tool_choice
-    if choice is None or not has_tools:
+    if choice is None or (not has_tools and choice.type in ("auto", "none")):
         return {}
+    if not has_tools:
+        raise BadRequest(
+            "Invalid value for 'tool_choice': there is no tool to call. Send 'tools', not all of them deferred.",
+            param="tool_choice",
+            code="invalid_value",
+        )
     if choice.type != "tool":
         chosen: Any = _CHOICES[choice.type]
     elif choice.name is None:
@@ -139,7 +150,7 @@ def _messages_of(request: PromptedMessages, card: ModelCard) -> Iterator[Chat]:
             case SystemTurn():
                 yield {"role": "system", "content": _joined(turn.content)}
             case AssistantTurn():
-                yield _assistant(turn)
+                yield from _assistant(turn)
             case UserTurn():
                 yield from _user(turn, card)
 
@@ -150,19 +161,39 @@ def _joined(content: str | list[TextBlock] | None) -> str:
     return "\n".join(text for text in texts if text and not text.startswith(BILLING))
 
 
-def _assistant(turn: AssistantTurn) -> Chat:
+def _assistant(turn: AssistantTurn) -> Iterator[Chat]:
+    """Yield what the model said, in several messages where another service carried out calls in between."""
     if isinstance(turn.content, str):
-        return {"role": "assistant", "content": turn.content}
-    texts = [block.text for block in turn.content if isinstance(block, TextBlock)]
-    thoughts = [block.thinking for block in turn.content if isinstance(block, ThinkingBlock) and block.thinking]
-    calls = [_call(block) for block in turn.content if isinstance(block, ToolUseBlock)]
+        yield {"role": "assistant", "content": turn.content}
+        return
+    results = {block.tool_use_id: block for block in turn.content if isinstance(block, ServerToolResultBlock)}
+    own = [block for block in turn.content if isinstance(block, ToolUseBlock)]  # Their results come next.
+    blocks: list[Any] = []
+    has_said = False
+    for block in turn.content:
+        if not isinstance(block, ToolUseBlock | ServerToolResultBlock):
+            blocks.append(block)
+        if isinstance(block, ServerToolUseBlock):
+            result = results.get(block.id)
+            yield _said(blocks)
+            output = NO_OUTPUT if result is None else readable_json(result.content)
+            yield {"role": "tool", "tool_call_id": block.id, "content": output}
+            blocks, has_said = [], True
+    if blocks or own or not has_said:
+        yield _said([*blocks, *own])
+
+
+def _said(blocks: Sequence[Any]) -> Chat:
+    texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+    thoughts = [block.thinking for block in blocks if isinstance(block, ThinkingBlock) and block.thinking]
+    calls = [_call(block) for block in blocks if isinstance(block, ToolUseBlock | ServerToolUseBlock)]
     message: Chat = {"role": "assistant", "content": "".join(texts) or (None if calls else "")}
     if thoughts:
         message["reasoning"] = "\n".join(thoughts)
     return {**message, "tool_calls": calls} if calls else message
 
 
-def _call(block: ToolUseBlock) -> Chat:
+def _call(block: ToolUseBlock | ServerToolUseBlock) -> Chat:
     function = {"name": called_name(None, block.name), "arguments": orjson.dumps(block.input).decode()}
     return {"id": block.id, "type": "function", "function": function}
 
@@ -183,7 +214,7 @@ def _user(turn: UserTurn, card: ModelCard) -> Iterator[Chat]:
 def _result(block: ToolResultBlock, card: ModelCard) -> str | list[Chat]:
     parts = block.content if isinstance(block.content, list) else []
     if card.has_images and any(isinstance(part, ImageBlock) for part in parts):
-        return _content(parts)
+        return [*([{"type": "text", "text": CALL_WENT_WRONG}] if block.is_error else ()), *_content(parts)]
     text = block.content if isinstance(block.content, str) else "\n".join(map(_text_of, parts))
     return f"{CALL_WENT_WRONG}\n{text}" if block.is_error and text else text or NO_OUTPUT
 
@@ -207,6 +238,8 @@ def _text_of(block: Any) -> str:
             return block.text
         case DocumentBlock():
             return "\n".join(filter(None, (block.title, block.context, block.source.data)))
+        case SearchResultBlock():
+            return "\n".join((block.title, block.source, *(part.text for part in block.content)))
         case ToolReferenceBlock():
             return f"The tool '{block.tool_name}' can be used now."
         case _:

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, Tag, model_validator
+from pydantic import ConfigDict, Field, Tag, model_validator
 
 from serve_app.schemas.base import WireModel, refusal
 
@@ -153,6 +153,64 @@ class ToolUseBlock(Block):
     caller: Any = None
 
 
+class ServerToolUseBlock(Block):
+    """A call that another service carried out, in the history of a conversation.
+
+    Args:
+        id: the id of the call, which its result refers to.
+        name: the tool's name.
+        input: the arguments.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["server_tool_use", "mcp_tool_use"]
+    id: Annotated[str, Field(min_length=1, max_length=256)]
+    name: Annotated[str, Field(min_length=1, max_length=128)]
+    input: dict[str, Any]
+
+
+class ServerToolResultBlock(Block):
+    """What such a call came to. The model reads it as JSON.
+
+    Args:
+        tool_use_id: the id of the call that this is the result of.
+        content: the result.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal[
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "advisor_tool_result",
+        "mcp_tool_result",
+    ]
+    tool_use_id: Annotated[str, Field(min_length=1, max_length=256)]
+    content: Any = None
+
+
+class SearchResultBlock(Block):
+    """A text that the client has found for the model.
+
+    Args:
+        source: where the text is from.
+        title: the text's title.
+        content: the text, in blocks.
+        citations: accepted for compatibility; has no effect.
+    """
+
+    type: Literal["search_result"]
+    source: str
+    title: str
+    content: Annotated[list[TextBlock], Field(fail_fast=True)]
+    citations: dict[str, Any] | None = None
+
+
 class ToolReferenceBlock(Block):
     """A tool that a search has found: the model may use it from here on.
 
@@ -165,7 +223,12 @@ class ToolReferenceBlock(Block):
 
 
 ResultParts = Annotated[
-    list[Annotated[TextBlock | ImageBlock | DocumentBlock | ToolReferenceBlock, Field(discriminator="type")]],
+    list[
+        Annotated[
+            TextBlock | ImageBlock | DocumentBlock | SearchResultBlock | ToolReferenceBlock,
+            Field(discriminator="type"),
+        ]
+    ],
     Field(fail_fast=True),
     Tag("?array of objects"),
 ]
@@ -187,12 +250,26 @@ class ToolResultBlock(Block):
 
 
 UserBlocks = Annotated[
-    list[Annotated[TextBlock | ImageBlock | DocumentBlock | ToolResultBlock, Field(discriminator="type")]],
+    list[
+        Annotated[
+            TextBlock | ImageBlock | DocumentBlock | SearchResultBlock | ToolResultBlock, Field(discriminator="type")
+        ]
+    ],
     Field(fail_fast=True, min_length=1),
     Tag("?array of objects"),
 ]
 AssistantBlocks = Annotated[
-    list[Annotated[TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock, Field(discriminator="type")]],
+    list[
+        Annotated[
+            TextBlock
+            | ThinkingBlock
+            | RedactedThinkingBlock
+            | ToolUseBlock
+            | ServerToolUseBlock
+            | ServerToolResultBlock,
+            Field(discriminator="type"),
+        ]
+    ],
     Field(fail_fast=True),
     Tag("?array of objects"),
 ]

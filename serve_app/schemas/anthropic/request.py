@@ -5,7 +5,7 @@ Fields that cannot change an answer here are accepted. Unknown ones are refused 
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from serve_app.schemas.anthropic.blocks import Block, Text, TextBlocks, Turns
 from serve_app.schemas.base import (
@@ -30,6 +30,16 @@ def _refuse_thread(value: object) -> None:
         )
 
 
+def _refuse_anthropics(kind: object) -> object:
+    if isinstance(kind, str) and kind != "custom":
+        raise refusal(
+            "unsupported_value",
+            f"Unsupported value: '{{param}}' does not support '{kind[:64]}': there are no tools of Anthropic's here. "
+            "Leave it out, or send a tool of your own with an 'input_schema'.",
+        )
+    return kind
+
+
 ToolName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[a-zA-Z0-9_-]+$")]
 
 
@@ -50,7 +60,7 @@ class Tool(Block):
         input_examples: accepted for compatibility; has no effect.
     """
 
-    type: Literal["custom"] | None = None
+    type: Annotated[Literal["custom"] | None, BeforeValidator(_refuse_anthropics)] = None
     name: ToolName
     description: str | None = None
     input_schema: JsonSchema

@@ -198,6 +198,60 @@ async def test_images_are_shown_to_a_model_that_sees(world):
     assert messages(world)[0]["content"][1]["image_url"]["url"] == "data:image/png;base64,AAAA"
 
 
+@pytest.mark.parametrize("sees", [True, False])
+async def test_the_model_reads_that_a_call_with_an_image_failed(world, sees):
+    world.chat.card = replace(world.chat.card, has_images=sees)
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "shot", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [image], "is_error": True}
+    turns = [*ASK["messages"], {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    assert (await ask(world, messages=turns)).status_code == 200
+    content = messages(world)[-1]["content"]
+    if sees:
+        assert content[0] == {"type": "text", "text": "The call failed:"}
+        assert content[1]["image_url"]["url"] == "data:image/png;base64,AAAA"
+    else:
+        assert content == "The call failed:\n[An image, which this model cannot see.]"
+
+
+async def test_calls_that_another_service_carried_out_are_history_that_the_model_reads(world):
+    call = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "kites"}}
+    found = [{"type": "web_search_result", "url": "https://a.example", "title": "A", "encrypted_content": "x" * 2000}]
+    cited = {"type": "text", "text": "Found.", "citations": [{"type": "web_search_result_location", "url": "u"}]}
+    own = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}
+    content = [
+        {"type": "thinking", "thinking": "Search.", "signature": "of another service"},
+        call,
+        {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": found, "caller": {"type": "direct"}},
+        own,
+        {"type": "mcp_tool_use", "id": "mcp_1", "name": "echo", "server_name": "s", "input": {}},
+        cited,
+    ]
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "Rain."}
+    turns = [*ASK["messages"], {"role": "assistant", "content": content}, {"role": "user", "content": [result]}]
+    assert (await ask(world, messages=turns, tools=[WEATHER])).status_code == 200
+    _, first, searched, second, echoed, last, rain = messages(world)
+    assert (first["reasoning"], first["content"], len(first["tool_calls"])) == ("Search.", None, 1)
+    assert first["tool_calls"][0]["function"] == {"name": "web_search", "arguments": '{"query":"kites"}'}
+    assert (searched["role"], searched["tool_call_id"]) == ("tool", "srv_1")
+    assert orjson.loads(searched["content"]) == [{**found[0], "encrypted_content": "[data]"}]
+    assert second["tool_calls"][0]["function"]["name"] == "echo"
+    assert echoed["content"] == "[The call has no output.]"
+    assert (last["content"], last["tool_calls"][0]["id"]) == ("Found.", "toolu_1")
+    assert (rain["tool_call_id"], rain["content"]) == ("toolu_1", "Rain.")
+    whole = [{"role": "assistant", "content": content[:3]}, {"role": "user", "content": "And?"}]
+    assert (await ask(world, messages=[*ASK["messages"], *whole])).status_code == 200
+    assert [one["role"] for one in messages(world)] == ["user", "assistant", "tool", "user"]
+
+
+async def test_what_the_client_has_found_is_text_for_the_model(world):
+    part = {"type": "text", "text": "They fly.", "cache_control": {"type": "ephemeral"}}
+    found = {"type": "search_result", "source": "https://a.example", "title": "Kites", "content": [part]}
+    asked = [{**found, "citations": {"enabled": True}}, {"type": "text", "text": "Do they?"}]
+    assert (await ask(world, messages=[{"role": "user", "content": asked}])).status_code == 200
+    assert messages(world)[-1]["content"] == "Kites\nhttps://a.example\nThey fly.\nDo they?"
+
+
 async def test_tokens_are_counted_by_the_tokenizer_alone_and_without_the_minute(world):
     world.principal(requests_per_minute=1)
     body = {name: value for name, value in ASK.items() if name != "max_tokens"}
@@ -219,6 +273,25 @@ FAULTS = [
     ({"model": "demo/none"}, 404, "not_found_error", "demo/none"),
     ({"tools": [{**WEATHER, "input_schema": {"type": "string"}}]}, 400, "invalid_request_error", "input_schema"),
     ({"tool_choice": {"type": "tool", "name": "x"}, "tools": [WEATHER]}, 400, "invalid_request_error", "tool_choice"),
+    ({"tool_choice": {"type": "any"}}, 400, "invalid_request_error", "there is no tool to call"),
+    (
+        {"tool_choice": {"type": "any"}, "tools": [{**WEATHER, "defer_loading": True}]},
+        400,
+        "invalid_request_error",
+        "there is no tool to call",
+    ),
+    (
+        {"tools": [WEATHER, {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}]},
+        400,
+        "invalid_request_error",
+        "'tools[1].type' does not support 'web_search_20250305'",
+    ),
+    (
+        {"messages": [ASK["messages"][0], {"role": "system", "content": [{"type": "video"}]}]},
+        400,
+        "invalid_request_error",
+        "messages[1].content[0].type: Invalid value: 'video'.",
+    ),
     (
         {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "y"}]}]},
         400,
