@@ -25,6 +25,9 @@ SHIPPED_FIELDS = (
     "input[].tools[].search_content_types",
     "input[].tools[].async",
     "input[].tools[].tools[].async",
+    "messages[].cache_control",
+    "messages[].content[].cache_control",
+    "tools[].cache_control",
 )
 """Fields of coding agents that do not change an answer."""
 SHIPPED_TOOLS = ("image_generation", "web_search")

@@ -33,3 +33,16 @@ async def test_a_key_for_the_prompt_cache_is_taken_and_not_sent_on(world, path):
         answer = await http.post(path, json={"model": MODEL, field: HI, "prompt_cache_key": "session"})
     assert answer.status_code == 200, answer.text
     assert "prompt_cache_key" not in orjson.loads(world.chat.requests[-1].body)
+
+
+async def test_marks_for_the_prompt_cache_are_taken_in_chats_and_not_sent_on(world):
+    """Agents set them for models that are called like Anthropic's, which may be an alias here."""
+    mark = {"cache_control": {"type": "ephemeral"}}
+    part = {"type": "text", "text": "Hi", **mark}
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}, **mark}
+    turns = [{"role": "system", "content": [part]}, {"role": "user", "content": "Hi", **mark}]
+    async with world.http() as http:
+        body = {"model": MODEL, "messages": turns, "tools": [tool]}
+        answer = await http.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    assert b"cache_control" not in world.chat.requests[-1].body
