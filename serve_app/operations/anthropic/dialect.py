@@ -20,6 +20,7 @@ from serve_app.schemas.anthropic.blocks import (
     SystemTurn,
     TextBlock,
     ThinkingBlock,
+    ToolChangeBlock,
     ToolReferenceBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -84,17 +85,15 @@ def in_words_of_messages(error: BadRequest) -> BadRequest:
 
 
 def offered_tools(request: PromptedMessages) -> list[Tool]:
-    """Return the tools that the model sees: those that are deferred only after a search has found them."""
-    found = {
-        part.tool_name
-        for turn in request.messages
-        if isinstance(turn, UserTurn) and not isinstance(turn.content, str)
-        for block in turn.content
-        if isinstance(block, ToolResultBlock) and isinstance(block.content, list)
-        for part in block.content
-        if isinstance(part, ToolReferenceBlock)
-    }
-    return [tool for tool in request.tools or () if not tool.defer_loading or tool.name in found]
+    """Return the tools that the model sees in the end: a search or the client has shown them, or hides them."""
+    shown = {tool.name for tool in request.tools or () if not tool.defer_loading}
+    for turn in request.messages:
+        for block in () if isinstance(turn.content, str) else turn.content:
+            if isinstance(block, ToolResultBlock) and isinstance(block.content, list):
+                shown |= {part.tool_name for part in block.content if isinstance(part, ToolReferenceBlock)}
+            elif isinstance(block, ToolChangeBlock):
+                shown = shown | {block.tool.name} if block.type == "tool_addition" else shown - {block.tool.name}
+    return [tool for tool in request.tools or () if tool.name in shown]
 
 
 def names_of(request: PromptedMessages) -> dict[str, str]:
@@ -155,9 +154,9 @@ def _messages_of(request: PromptedMessages, card: ModelCard) -> Iterator[Chat]:
                 yield from _user(turn, card)
 
 
-def _joined(content: str | list[TextBlock] | None) -> str:
+def _joined(content: str | Sequence[TextBlock | ToolChangeBlock] | None) -> str:
     """Return texts as one: the same whether a client sends a string or blocks, so that the cache knows it again."""
-    texts = [content] if isinstance(content, str) else [block.text for block in content or ()]
+    texts = [content] if isinstance(content, str) else list(map(_text_of, content or ()))
     return "\n".join(text for text in texts if text and not text.startswith(BILLING))
 
 
@@ -242,5 +241,7 @@ def _text_of(block: Any) -> str:
             return "\n".join((block.title, block.source, *(part.text for part in block.content)))
         case ToolReferenceBlock():
             return f"The tool '{block.tool_name}' can be used now."
+        case ToolChangeBlock():
+            return f"The tool '{block.tool.name}' can{'' if block.type == 'tool_addition' else 'not'} be used now."
         case _:
             return UNSEEN

@@ -298,6 +298,29 @@ class AssistantTurn(WireModel):
     content: Text | AssistantBlocks
 
 
+class NamedTool(WireModel):
+    """A tool of the request, by its name.
+
+    Args:
+        name: the tool's name.
+    """
+
+    type: Literal["tool_reference"]
+    name: str
+
+
+class ToolChangeBlock(Block):
+    """A tool that the model may use from here on, or may not any more.
+
+    Args:
+        type: whether the tool comes or goes.
+        tool: the tool.
+    """
+
+    type: Literal["tool_addition", "tool_removal"]
+    tool: NamedTool
+
+
 class SystemTurn(WireModel):
     """Instructions in the middle of a conversation.
 
@@ -306,7 +329,14 @@ class SystemTurn(WireModel):
     """
 
     role: Literal["system"]
-    content: Text | TextBlocks
+    content: (
+        Text
+        | Annotated[
+            list[Annotated[TextBlock | ToolChangeBlock, Field(discriminator="type")]],
+            Field(fail_fast=True),
+            Tag("?array of objects"),
+        ]
+    )
 
 
 Turns = Annotated[

@@ -173,6 +173,25 @@ async def test_a_tool_that_is_deferred_is_seen_once_a_search_has_found_it(world)
     assert told["content"][0]["name"] == "x" * 100
 
 
+async def test_a_tool_comes_and_goes_in_the_middle_of_a_conversation(world):
+    def change(kind):
+        text = {"type": "text", "text": "Mind it."}
+        named = {"type": kind, "tool": {"type": "tool_reference", "name": "search"}, "cache_control": None}
+        return {"role": "system", "content": [named, text]}
+
+    def offered():
+        return [tool["function"]["name"] for tool in orjson.loads(world.chat.requests[-1].body)["tools"]]
+
+    tools = [WEATHER, {**WEATHER, "name": "search", "defer_loading": True}]
+    turns = [*ASK["messages"], change("tool_addition")]
+    assert (await ask(world, messages=turns, tools=tools)).status_code == 200
+    assert offered() == ["weather", "search"]
+    assert messages(world)[-1] == {"role": "system", "content": "The tool 'search' can be used now.\nMind it."}
+    assert (await ask(world, messages=[*turns, change("tool_removal")], tools=tools)).status_code == 200
+    assert offered() == ["weather"]
+    assert messages(world)[-1]["content"] == "The tool 'search' cannot be used now.\nMind it."
+
+
 @pytest.mark.parametrize(
     ("choice", "wanted"),
     [
