@@ -68,12 +68,10 @@ class Patience:
         ),
     ] = 1.1
     sync_s: Annotated[
-        float,
-        Wait("One sync with the gatekeeper. Without an answer it has failed.", promised="explain/limits.md"),
+        float, Wait("One sync with the gatekeeper. Without an answer it has failed.", promised="explain/limits.md")
     ] = 0.7
     identify_s: Annotated[
-        float,
-        Wait("The gatekeeper, to look up a key. Then the database is asked.", promised="operate/failures.md"),
+        float, Wait("The gatekeeper, to look up a key. Then the database is asked.", promised="operate/failures.md")
     ] = 0.5
     stored_key_s: Annotated[float, Wait("The database, to look up a key while the gatekeeper is away.")] = 2.0
     look_up_s: Annotated[float, Wait("All tries to look up a key. Then the answer is a 503.")] = 5.0
@@ -133,8 +131,7 @@ class Patience:
         float, Wait("The database, to read new keys for the gatekeeper: one round trip, two at first.")
     ] = 1.0
     look_again_s: Annotated[
-        float,
-        Wait("Between two such reads for unknown keys.", fixed="it bounds what made-up keys cost the database"),
+        float, Wait("Between two such reads for unknown keys.", fixed="it bounds what made-up keys cost the database")
     ] = 0.1
     look_pause_s: Annotated[
         float, Wait("After a failed read, until the next.", fixed="calls of others have their turn meanwhile")
@@ -170,7 +167,7 @@ class Patience:
         float,
         Wait(
             "A connection within the cluster. The kernel answers for a busy process, and resends a lost packet after a "
-            "second, so only a lost node takes longer.",
+            "second, so only a lost node takes longer."
         ),
     ] = 1.5
     hello_s: Annotated[
@@ -184,8 +181,7 @@ class Patience:
         ),
     ] = 30.0
     silent_s: Annotated[
-        float,
-        Wait("A silent connection between nodes. Then it is closed.", promised="explain/streams.md"),
+        float, Wait("A silent connection between nodes. Then it is closed.", promised="explain/streams.md")
     ] = 2.4
 
     # Models.
@@ -217,8 +213,7 @@ class Patience:
     # The database.
     database_connect_s: Annotated[float, Wait("A connection to a database server.")] = 5.0
     database_answer_s: Annotated[
-        float,
-        Wait("A statement, and a free connection of the pool. The service's own statements take milliseconds."),
+        float, Wait("A statement, and a free connection of the pool. The service's own statements take milliseconds.")
     ] = 10.0
     failover_s: Annotated[
         float,

@@ -113,13 +113,7 @@ class ChoiceParser:
         return [(text[ends[number] : ends[number + 1]], [token_id]) for number, token_id in enumerate(token_ids)]
 
     def _parsed(
-        self,
-        choice: int,
-        text: str,
-        token_ids: list[int],
-        prompt_token_ids: list[int] | None,
-        *,
-        finished: bool,
+        self, choice: int, text: str, token_ids: list[int], prompt_token_ids: list[int] | None, *, finished: bool
     ) -> list[Event]:
         tools, state = self.parser.tool_parser, self.parser._stream_state
         if tools is not None and state.reasoning_ended:

@@ -7,10 +7,7 @@ client. `chat` creates one `ChatAnswer` for each request.
 from collections.abc import Collection
 from typing import Any
 
-from vllm.entrypoints.openai.chat_completion.protocol import (
-    ChatCompletionNamedToolChoiceParam,
-    ChatCompletionRequest,
-)
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionNamedToolChoiceParam, ChatCompletionRequest
 from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.parser.abstract_parser import Parser
@@ -19,14 +16,7 @@ from vllm.sampling_params import SamplingParams
 from deployments.channel.server import Reply
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.errors import EngineDied
-from deployments.models.contract.events import (
-    Event,
-    Finished,
-    FinishReason,
-    Logprobs,
-    TextDelta,
-    TokenIds,
-)
+from deployments.models.contract.events import Event, Finished, FinishReason, Logprobs, TextDelta, TokenIds
 from deployments.models.contract.render import ChatBody, ChatChunks, Renderer
 from deployments.models.contract.steps import PromptTokens, Written, pack_prompt, pack_step
 from deployments.replica.calls import ChoiceParser

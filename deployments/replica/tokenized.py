@@ -38,11 +38,7 @@ class TokenizedParts:
     """
 
     def __init__(
-        self,
-        added: Collection[str],
-        cuts: Collection[str],
-        max_chars: int = _MAX_CHARS,
-        min_chars: int = _MIN_CHARS,
+        self, added: Collection[str], cuts: Collection[str], max_chars: int = _MAX_CHARS, min_chars: int = _MIN_CHARS
     ) -> None:
         # The longest of several that begin at a place is found, as tokenizers do.
         self._added = re.compile("|".join(map(re.escape, sorted(added, key=len, reverse=True))))

@@ -49,10 +49,7 @@ class DiskReserve:
     """
 
     def __init__(
-        self,
-        places: Sequence[Path] = (),
-        reserve_bytes: int | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, places: Sequence[Path] = (), reserve_bytes: int | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._places = places
         self._reserve_bytes = reserve_bytes

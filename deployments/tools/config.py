@@ -33,9 +33,7 @@ class CodeInterpreterConfig(Section):
         autoscaling_config, ray_actor_options: as Ray names them; the load of a replica is its containers.
     """
 
-    retired: ClassVar[Mapping[str, str]] = {
-        "num_processes": "a container may always run 32 processes now; remove it.",
-    }
+    retired: ClassVar[Mapping[str, str]] = {"num_processes": "a container may always run 32 processes now; remove it."}
 
     packages: tuple[str, ...] = ("numpy", "pandas", "matplotlib")
     preload: tuple[str, ...] = ("numpy", "pandas", "matplotlib.pyplot")

@@ -24,10 +24,7 @@ _WHOLE = "should be a whole number"
 _NUMBER = "should be a number"
 _SWITCH = "should be true or false"
 _NETWORK = "should be an address or a network, such as 10.0.0.0/24"
-_REFERENCES = {
-    "EnvReference": "should be {env: NAME}",
-    "FileReference": "should be {file: PATH}",
-}
+_REFERENCES = {"EnvReference": "should be {env: NAME}", "FileReference": "should be {file: PATH}"}
 _RETIRED = re.compile(r"the setting (\w+) is gone: ")
 _NAMED = re.compile(r"([a-z_]+(?:\.\w+)*): (.+)", re.DOTALL)
 

@@ -26,8 +26,7 @@ _UNCERTAIN = (
 )
 
 UrlOption = Annotated[
-    str,
-    typer.Option("--url", envvar=["MANTA_URL", "OPENAI_BASE_URL"], help="The service's address, including /v1."),
+    str, typer.Option("--url", envvar=["MANTA_URL", "OPENAI_BASE_URL"], help="The service's address, including /v1.")
 ]
 KeyOption = Annotated[
     str | None, typer.Option("--key", envvar=["MANTA_API_KEY", "OPENAI_API_KEY"], help="An API key.", show_envvar=True)

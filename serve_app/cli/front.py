@@ -66,8 +66,7 @@ def front(
         Path | None, typer.Option(help="CA file for verifying other regions; by default the system's authorities.")
     ] = None,
     ingress_authority: Annotated[
-        Path | None,
-        typer.Option(help="Use TLS to ingress replicas, and verify them with this CA file (PEM)."),
+        Path | None, typer.Option(help="Use TLS to ingress replicas, and verify them with this CA file (PEM).")
     ] = None,
     ingress_name: Annotated[str, typer.Option(help="The DNS name in the certificates of ingress replicas.")] = "manta",
     max_connections: Annotated[

@@ -103,8 +103,7 @@ def list_keys(
 ) -> None:
     """List keys, newest first."""
     keys = run(
-        Place(config, state_dir, database_url),
-        lambda stores: stores.keys.list_keys(account, include_revoked=revoked),
+        Place(config, state_dir, database_url), lambda stores: stores.keys.list_keys(account, include_revoked=revoked)
     )
     if as_json:
         print_json([_to_wire(key) for key in keys])

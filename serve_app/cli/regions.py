@@ -11,14 +11,7 @@ from deployments.state.audit_log import command_line_actor
 from deployments.state.database.connection import Database
 from deployments.state.objects.copies import Backlog, PendingCopies
 from deployments.state.regions.register import Region, RegionRegister, RegionUnknown, Standby, leaders, standbys
-from serve_app.cli.database import (
-    ConfigOption,
-    DatabaseUrlOption,
-    Place,
-    StateDirOption,
-    fail,
-    run,
-)
+from serve_app.cli.database import ConfigOption, DatabaseUrlOption, Place, StateDirOption, fail, run
 from serve_app.cli.output import Commands, JsonOption, print_json, print_table, render_time
 
 T = TypeVar("T")

@@ -97,11 +97,7 @@ ROUTES = [
     Route(_WEBHOOK + "/rotate", page(webhooks.rotate_secret, operation=Operation.WEBHOOKS), methods=_POST),
     Route(_WEBHOOK + "/delete", page(webhooks.delete_endpoint, operation=Operation.WEBHOOKS), methods=_POST),
     Route("/console/playground", page(models.show_playground)),
-    Route(
-        PLAYGROUND + "chat",
-        page(models.answer_chat, operation=Operation.CHAT, is_for_scripts=True),
-        methods=_POST,
-    ),
+    Route(PLAYGROUND + "chat", page(models.answer_chat, operation=Operation.CHAT, is_for_scripts=True), methods=_POST),
     Route(
         PLAYGROUND + "responses",
         page(models.answer_response, operation=Operation.RESPONSES, is_for_scripts=True),

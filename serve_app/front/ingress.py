@@ -34,10 +34,7 @@ class Registration(Watch):
     """
 
     def __init__(
-        self,
-        register: IngressRegister,
-        find_address: Callable[[], Address | None],
-        timings: FrontTimings = USUAL,
+        self, register: IngressRegister, find_address: Callable[[], Address | None], timings: FrontTimings = USUAL
     ) -> None:
         self._register = register
         self._find_address = find_address

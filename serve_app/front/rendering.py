@@ -33,14 +33,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from deployments.files import write_private
 from deployments.operations import MODEL_OPERATIONS
-from deployments.proof import (
-    FROM_REGION_HEADER,
-    FRONTS_PATH,
-    LIMITS_PATH,
-    QUESTION_PATH,
-    REQUEST_ID_HEADER,
-    to_base64,
-)
+from deployments.proof import FROM_REGION_HEADER, FRONTS_PATH, LIMITS_PATH, QUESTION_PATH, REQUEST_ID_HEADER, to_base64
 from serve_app.errors.api import ApiError, BadRequest, NotFound, ReceiveTimeout
 from serve_app.errors.capacity import Unavailable
 from serve_app.front.addresses import Address

@@ -172,9 +172,7 @@ class McpInUse(RemoteTool, WritingTool):
         requests = [item for item in approved_requests(self._items) if item["server_label"] == label]
         return [
             ApprovedCall(
-                self._item(request["name"], request["id"]),
-                function_name(label, request["name"]),
-                request["arguments"],
+                self._item(request["name"], request["id"]), function_name(label, request["name"]), request["arguments"]
             )
             for request in requests
         ]

@@ -120,11 +120,7 @@ async def list_items(request: Request) -> Response:
     conversation_id: str = request.path_params["conversation_id"]
     try:
         items, has_more = await store.list_items(
-            principal.account,
-            conversation_id,
-            limit=query.limit,
-            is_ascending=query.is_ascending,
-            after=query.after,
+            principal.account, conversation_id, limit=query.limit, is_ascending=query.is_ascending, after=query.after
         )
     except ConversationMissing:
         raise _unknown(conversation_id) from None

@@ -10,11 +10,7 @@ from deployments.operations import Operation
 
 _OUTPUT_TOKENS: Final = 10_000
 """How much of a command's output Codex shows the model."""
-_EFFORTS: Final = {
-    "low": "Reasons little, answers soon",
-    "medium": "For everyday work",
-    "high": "For hard problems",
-}
+_EFFORTS: Final = {"low": "Reasons little, answers soon", "medium": "For everyday work", "high": "For hard problems"}
 _INSTRUCTIONS: Final = """You are a coding agent. You work in the user's folder through the tools you are given.
 
 - Do what the user asks until it is done; then say in a few sentences what you changed and what you checked.

@@ -35,8 +35,7 @@ def _check_value(value: Any) -> Any:
         )
     if not all(type(one) in (str, bool, int, float) for one in many):
         raise refusal(
-            "invalid_type",
-            "Invalid type for '{param}': expected a string, a number, a boolean, or a list of them.",
+            "invalid_type", "Invalid type for '{param}': expected a string, a number, a boolean, or a list of them."
         )
     return value
 

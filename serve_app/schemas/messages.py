@@ -263,7 +263,5 @@ def _check_not_empty(message: AssistantMessage, index: int) -> None:
         raise unsupported(f"messages[{index}].audio")
     if message.content is None and not message.tool_calls and message.function_call is None and not message.refusal:
         raise refusal(
-            "invalid_type",
-            "Invalid value for '{param}': expected a string, got null.",
-            f"messages[{index}].content",
+            "invalid_type", "Invalid value for '{param}': expected a string, got null.", f"messages[{index}].content"
         )

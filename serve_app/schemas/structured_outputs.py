@@ -17,12 +17,7 @@ from serve_app.validation.body import JsonRefused, parse_json
 
 MAX_GRAMMAR_CHARS = 20_000
 MAX_TAG_CHARS = 200_000
-GUIDED = {
-    "guided_json": "json",
-    "guided_regex": "regex",
-    "guided_choice": "choice",
-    "guided_grammar": "grammar",
-}
+GUIDED = {"guided_json": "json", "guided_regex": "regex", "guided_choice": "choice", "guided_grammar": "grammar"}
 """vLLM's field names before `structured_outputs`."""
 _FORMS = ("schema_of_json", "regex", "choice", "grammar", "json_object", "structural_tag")
 _SCHEMA_KEYS = frozenset({"json_schema", "schema"})

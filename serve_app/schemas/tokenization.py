@@ -22,13 +22,7 @@ from serve_app.schemas.inputs import Tokens
 from serve_app.schemas.messages import Messages, check_conversation, num_images, texts_of
 from serve_app.schemas.tools import ChatFunctionTool, Tools, check_custom_tools, check_parameters, estimate_tools
 
-_CHAT_FIELDS = (
-    "tools",
-    "add_generation_prompt",
-    "continue_final_message",
-    "chat_template_kwargs",
-    "reasoning_effort",
-)
+_CHAT_FIELDS = ("tools", "add_generation_prompt", "continue_final_message", "chat_template_kwargs", "reasoning_effort")
 _UNSUPPORTED = ("chat_template", "media_io_kwargs", "mm_processor_kwargs")
 
 

@@ -137,11 +137,7 @@ class Observer:
     """Records requests as they begin and end."""
 
     def __init__(
-        self,
-        request_log: RequestLog,
-        metrics: Metrics,
-        prices: Prices = NO_PRICES,
-        tracer: Tracer | None = None,
+        self, request_log: RequestLog, metrics: Metrics, prices: Prices = NO_PRICES, tracer: Tracer | None = None
     ) -> None:
         self._request_log = request_log
         self._metrics = metrics

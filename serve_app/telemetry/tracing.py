@@ -139,10 +139,7 @@ class Tracer:
                 while len(around) > 1 and around[-1][0] < one_ended:
                     around.pop()
                 child = self._tracer.start_span(
-                    one.name,
-                    around[-1][1],
-                    attributes=one.attributes,
-                    start_time=_nanoseconds(one.began + offset),
+                    one.name, around[-1][1], attributes=one.attributes, start_time=_nanoseconds(one.began + offset)
                 )
                 _mark_error(child, one.error)
                 child.end(_nanoseconds(one_ended + offset))

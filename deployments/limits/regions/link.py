@@ -32,12 +32,7 @@ class RegionClient:
     """The connection to the fronts of `region` at `address`; `authority` is a PEM file of trusted authorities."""
 
     def __init__(
-        self,
-        region: str,
-        address: str,
-        trust: RegionTrust,
-        authority: Path | None = None,
-        patience: Patience = USUAL,
+        self, region: str, address: str, trust: RegionTrust, authority: Path | None = None, patience: Patience = USUAL
     ) -> None:
         self._region = region
         self._parts = urlsplit(address)

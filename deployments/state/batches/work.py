@@ -136,9 +136,7 @@ class BatchWork:
                 return
             await lock_account(connection, batch.account)  # Its other batches may be validated at the same time.
             others = select(func.coalesce(func.sum(batches.c.enqueued_tokens), 0)).where(
-                batches.c.account == batch.account,
-                batches.c.status.not_in(ENDED),
-                batches.c.batch_id != batch.batch_id,
+                batches.c.account == batch.account, batches.c.status.not_in(ENDED), batches.c.batch_id != batch.batch_id
             )
             if int(await connection.scalar(others) or 0) + enqueued_tokens > max_tokens:
                 raise TooManyTokens

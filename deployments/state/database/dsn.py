@@ -61,10 +61,7 @@ def one_form(rest: str) -> str:
     others = [(key, value) for key, value in query if key not in ("host", "port")]
     if not any(key == "target_session_attrs" for key, _ in others):
         others.append(("target_session_attrs", "read-write"))
-    joined = [
-        ("host", ",".join(host for host, _ in servers)),
-        ("port", ",".join(str(port) for _, port in servers)),
-    ]
+    joined = [("host", ",".join(host for host, _ in servers)), ("port", ",".join(str(port) for _, port in servers))]
     return f"{user}{at}{slash or '/'}{name}?{urlencode(joined + others, safe=',:/', quote_via=quote)}"
 
 

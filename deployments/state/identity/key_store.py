@@ -162,10 +162,7 @@ class KeyStore:
             if "tier" in values:  # Otherwise a key may stay in a tier that is no longer configured.
                 self._check_tier(outcome["tier"])
             self._check(
-                outcome["tier"],
-                outcome["requests_per_minute"],
-                outcome["tokens_per_minute"],
-                values.get("expires_at"),
+                outcome["tier"], outcome["requests_per_minute"], outcome["tokens_per_minute"], values.get("expires_at")
             )
             if row["is_admin"] and (outcome["operations"] or outcome["models"]):
                 raise KeyRefused("An admin key has no operation or model scopes.")

@@ -18,13 +18,7 @@ from typing import TypeVar
 from typing_extensions import override
 
 from deployments.state.objects.copies import PendingCopies, Side
-from deployments.state.objects.store import (
-    ObjectInfo,
-    ObjectMissing,
-    ObjectStore,
-    ObjectWriter,
-    StoreUnavailable,
-)
+from deployments.state.objects.store import ObjectInfo, ObjectMissing, ObjectStore, ObjectWriter, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 

@@ -142,13 +142,7 @@ class BackgroundStore:
         return key
 
     async def finish(
-        self,
-        account: str,
-        turn: StoredTurn,
-        epoch: int,
-        events: Sequence[bytes],
-        *,
-        conversation_id: str | None = None,
+        self, account: str, turn: StoredTurn, epoch: int, events: Sequence[bytes], *, conversation_id: str | None = None
     ) -> None:
         """Store the last events and the finished response.
 

@@ -150,11 +150,7 @@ class LogTrim:
     """
 
     def __init__(
-        self,
-        store: UsageStore,
-        days: int,
-        past: Callable[[], float],
-        monotonic: Callable[[], float] = uptime,
+        self, store: UsageStore, days: int, past: Callable[[], float], monotonic: Callable[[], float] = uptime
     ) -> None:
         """Take the number of days to keep; `past` is a `PastClock`."""
         self._store = store

@@ -109,12 +109,7 @@ class VectorStoreFiles:
         return open_file(row, await self._vault.account_key(account))
 
     async def list_files(
-        self,
-        account: str,
-        store_id: str,
-        page: Page,
-        status: FileStatus | None = None,
-        batch_id: str | None = None,
+        self, account: str, store_id: str, page: Page, status: FileStatus | None = None, batch_id: str | None = None
     ) -> tuple[list[StoredStoreFile], bool]:
         """Return a page of the files in a store, or of those of one status or batch, and whether there are more.
 

@@ -72,11 +72,7 @@ class VectorStoreWork:
         self._watch = LeaseWatch(monotonic)
 
     async def claim(
-        self,
-        lease_s: float,
-        max_files: int,
-        places: Places = ONE,
-        resting: Collection[str] = (),
+        self, lease_s: float, max_files: int, places: Places = ONE, resting: Collection[str] = ()
     ) -> Claim | None:
         """Return files that wait to be indexed, of the account whose turn it is; None if there are none.
 

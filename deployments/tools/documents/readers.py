@@ -80,11 +80,7 @@ def _office_reader(content: bytes) -> Callable[[bytes], Iterator[str]]:
         names = set(archive.namelist())
         if sum(entry.file_size for entry in archive.infolist()) > _MAX_UNPACKED_BYTES:
             raise InvalidFile(UNPACKS_TOO_LARGE)
-    readers = {
-        "word/document.xml": _read_docx,
-        "ppt/presentation.xml": _read_pptx,
-        "xl/workbook.xml": _read_xlsx,
-    }
+    readers = {"word/document.xml": _read_docx, "ppt/presentation.xml": _read_pptx, "xl/workbook.xml": _read_xlsx}
     for name, reader in readers.items():
         if name in names:
             return reader

@@ -15,14 +15,7 @@ from deployments.config import ConfigError
 from deployments.state.regions import ResolvedRegion
 from serve_app.cli.supervise.process_tree import ProcessTree
 from serve_app.config import HttpConfig, ServiceConfig
-from serve_app.front.settings import (
-    NUM_PROXIES,
-    AddressBound,
-    FrontSettings,
-    IngressTls,
-    TlsFiles,
-    supervisor_command,
-)
+from serve_app.front.settings import NUM_PROXIES, AddressBound, FrontSettings, IngressTls, TlsFiles, supervisor_command
 
 STATS_PORT_VARIABLE = "MANTA_FRONT_STATS_PORT"
 STATS_HOST_VARIABLE = "MANTA_FRONT_STATS_HOST"

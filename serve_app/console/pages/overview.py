@@ -61,10 +61,7 @@ def _charts(periods: Sequence[UsageSum], times: range) -> list[tuple[str, str]]:
     errors = Series("Errors", [one.num_errors for one in found], is_error=True)
     prompts = Series("Prompt", [one.prompt_tokens for one in found])
     completions = Series("Completion", [one.completion_tokens for one in found])
-    return [
-        ("Requests", chart(times, [answered, errors])),
-        ("Tokens", chart(times, [prompts, completions])),
-    ]
+    return [("Requests", chart(times, [answered, errors])), ("Tokens", chart(times, [prompts, completions]))]
 
 
 async def _is_new(visit: Visit) -> bool:

@@ -123,13 +123,7 @@ class MessageStream(GeneratedStream):
         if not self._is_stream:
             yield orjson.dumps(self._message(usage) | self._stopped() | {"content": self._blocks.blocks})
             return
-        ended.append(
-            {
-                "type": "message_delta",
-                "delta": self._stopped(),
-                "usage": usage_to_wire(usage),
-            }
-        )
+        ended.append({"type": "message_delta", "delta": self._stopped(), "usage": usage_to_wire(usage)})
         yield b"".join(map(frame, [*ended, {"type": "message_stop"}]))
 
     def _message(self, usage: Usage) -> Json:

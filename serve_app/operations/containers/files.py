@@ -72,8 +72,7 @@ def no_file(file_id: str) -> NotFound:
 def too_many(limit: int) -> QuotaExceeded:
     """Return the error for an account with too many containers."""
     return QuotaExceeded(
-        f"You have {limit} containers, which is the limit. Delete those you no longer need.",
-        code="too_many_containers",
+        f"You have {limit} containers, which is the limit. Delete those you no longer need.", code="too_many_containers"
     )
 
 

@@ -19,13 +19,7 @@ from serve_app.operations.containers.service import Containers
 from serve_app.operations.containers.shell import ShellInUse
 from serve_app.operations.containers.writing import EVENT, CodeInWriting
 from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.operations.responses.tools.contract import (
-    SendEvent,
-    ToolAnswer,
-    ToolContext,
-    ToolResources,
-    WritingTool,
-)
+from serve_app.operations.responses.tools.contract import SendEvent, ToolAnswer, ToolContext, ToolResources, WritingTool
 from serve_app.schemas.json_schema import object_schema
 from serve_app.schemas.responses.code_interpreter import CodeInterpreterTool, NewContainerOptions
 from serve_app.schemas.responses.shell import (

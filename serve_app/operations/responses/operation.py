@@ -43,13 +43,7 @@ from serve_app.operations.responses.run.summary import STYLES
 from serve_app.operations.responses.storage import Storage, items_of, without_opened_text
 from serve_app.operations.responses.tools.contract import ToolBounds
 from serve_app.schemas.base import estimate_tokens
-from serve_app.schemas.responses.functions import (
-    ClientFunction,
-    CustomTool,
-    FunctionTool,
-    GrammarFormat,
-    functions_of,
-)
+from serve_app.schemas.responses.functions import ClientFunction, CustomTool, FunctionTool, GrammarFormat, functions_of
 from serve_app.schemas.responses.items import AGENT_MESSAGE, InputItem
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseRequest
 from serve_app.validation.body import Sent
@@ -189,12 +183,7 @@ class ResponseOperation:
 
         async def prepare() -> ResponseRun:
             turn = await self.preparation.begin(
-                body,
-                Sent(raw, orjson.loads(raw)),
-                principal,
-                request_id=request_id,
-                priority=priority,
-                is_batch=True,
+                body, Sent(raw, orjson.loads(raw)), principal, request_id=request_id, priority=priority, is_batch=True
             )
             return self.start(turn)
 

@@ -23,12 +23,7 @@ from deployments.state.vector_stores.store import StoreChange, VectorStores
 from deployments.tools.config import FileSearchConfig
 from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, shorten
 from serve_app.errors.capacity import QuotaExceeded
-from serve_app.schemas.vector_stores import (
-    StoreCreateRequest,
-    StoreFileRequest,
-    StoreUpdateRequest,
-    chunking_to_wire,
-)
+from serve_app.schemas.vector_stores import StoreCreateRequest, StoreFileRequest, StoreUpdateRequest, chunking_to_wire
 
 EXPIRED = "vector_store_expired"
 

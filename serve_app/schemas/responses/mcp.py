@@ -21,8 +21,7 @@ MAX_LISTED_TOOLS = 1024
 _REDACTED = "<redacted>"
 
 ServerLabel = Annotated[
-    str,
-    Field(min_length=1, max_length=64, pattern=r"^[a-zA-Z][a-zA-Z0-9_-]*$", description="The name of the server."),
+    str, Field(min_length=1, max_length=64, pattern=r"^[a-zA-Z][a-zA-Z0-9_-]*$", description="The name of the server.")
 ]
 ToolName = Annotated[str, Field(min_length=1, max_length=MAX_TOOL_NAME_CHARS)]
 ToolNames = Annotated[list[ToolName], Field(fail_fast=True, max_length=MAX_TOOL_NAMES)]

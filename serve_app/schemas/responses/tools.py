@@ -54,14 +54,7 @@ BUILT_IN_ITEMS: Mapping[str, type[BuiltInItem]] = {
 """By type."""
 
 
-UNSUPPORTED_TOOLS = frozenset(
-    {
-        "computer",
-        "computer_use_preview",
-        "image_generation",
-        "programmatic_tool_calling",
-    }
-)
+UNSUPPORTED_TOOLS = frozenset({"computer", "computer_use_preview", "image_generation", "programmatic_tool_calling"})
 """The tools of OpenAI's API that this service lacks."""
 
 _CLIENT_BUILT_INS = (ShellTool, LocalShellTool, ApplyPatchTool, ToolSearchTool)

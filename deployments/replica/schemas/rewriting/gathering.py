@@ -79,10 +79,7 @@ def alternatives(document: Document, parts: Iterable[Part]) -> list[Conjunction]
 
 
 def _deal(
-    document: Document,
-    conjunction: Conjunction,
-    pending: list[tuple[Part | None, Part]],
-    choices: list[_Choice],
+    document: Document, conjunction: Conjunction, pending: list[tuple[Part | None, Part]], choices: list[_Choice]
 ) -> Iterator[Conjunction]:
     choices = list(choices)
     while pending:

@@ -6,10 +6,7 @@ metadata = MetaData()
 
 # One row for each kind of row that other processes follow; every change takes the next number in its transaction.
 revisions = Table(
-    "revisions",
-    metadata,
-    Column("name", String(32), primary_key=True),
-    Column("value", BigInteger, nullable=False),
+    "revisions", metadata, Column("name", String(32), primary_key=True), Column("value", BigInteger, nullable=False)
 )
 
 api_keys = Table(

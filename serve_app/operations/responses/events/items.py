@@ -78,13 +78,7 @@ class OpenText:
     Once closed, `cuts` has the lengths of the part's deltas, and how many log probabilities each had.
     """
 
-    def __init__(
-        self,
-        writer: EventWriter,
-        item: Item,
-        output_index: int,
-        cite: Cite,
-    ) -> None:
+    def __init__(self, writer: EventWriter, item: Item, output_index: int, cite: Cite) -> None:
         self.item = item
         self.cuts: list[Any] = []
         self._writer = writer
@@ -194,14 +188,7 @@ def call_item(new_id: NewId, call: ToolCallStart, name: str, namespace: str | No
     """Return a call that begins, without arguments or input."""
     kind = "custom_tool_call" if call.is_custom else "function_call"
     prefix, _, field = CALLS[kind]
-    item = {
-        "id": new_id(prefix),
-        "type": kind,
-        "status": "in_progress",
-        "call_id": call.id,
-        "name": name,
-        field: "",
-    }
+    item = {"id": new_id(prefix), "type": kind, "status": "in_progress", "call_id": call.id, "name": name, field: ""}
     return item if namespace is None else {**item, "namespace": namespace}
 
 

@@ -74,10 +74,7 @@ class OpenReasoning:
         self._is_summarizing = False
         text = "".join(self._parts[-1][1])
         self.item["summary"].append({"type": "summary_text", "text": text})
-        return [
-            self._writer.write(f"{_SUMMARY}.done", **self._part_place(), text=text),
-            self._write_part("done", text),
-        ]
+        return [self._writer.write(f"{_SUMMARY}.done", **self._part_place(), text=text), self._write_part("done", text)]
 
     def _write_part(self, kind: str, text: str) -> bytes:
         part = {"type": "summary_text", "text": text}

@@ -156,10 +156,7 @@ class ReasoningSummary:
         self._num_asked += 1
         chat = {
             "model": turn.request.model,
-            "messages": [
-                {"role": "system", "content": self._style.instructions},
-                {"role": "user", "content": section},
-            ],
+            "messages": [{"role": "system", "content": self._style.instructions}, {"role": "user", "content": section}],
             "temperature": 0.0,
             "max_completion_tokens": self._style.part_tokens,
             "reasoning_effort": "none",
