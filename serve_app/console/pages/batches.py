@@ -58,9 +58,10 @@ async def cancel_batch(visit: Visit) -> Response:
     return redirect(f"/console/batches/{visit.request.path_params['batch_id']}")
 
 
-async def show_upload(visit: Visit) -> Response:
+async def show_upload(visit: Visit, status: int = 200, **values: Any) -> Response:
     """Show the form for an input file."""
-    return _upload_form(visit)
+    form = {"file": None, "found": None, "endpoint": "", "message": "", "num_checked": BODIES_CHECKED}
+    return visit.page("batch_new.html", status, **form | values)
 
 
 async def return_to_upload(visit: Visit) -> Response:
@@ -73,7 +74,7 @@ async def upload_input(visit: Visit) -> Response:
     try:
         answer = await visit.call(files.create_file)
     except BadRequest as refused:
-        return _upload_form(visit, refused.status, message=refused.message)
+        return await show_upload(visit, refused.status, message=refused.message)
     file = await visit.services.files.find(visit.account, orjson.loads(answer.body)["id"])
     stop = min(file.num_bytes, _HEAD_BYTES)
     head = b"".join([piece async for piece in visit.services.files.read(file, 0, stop)])
@@ -81,7 +82,7 @@ async def upload_input(visit: Visit) -> Response:
     found = await _check(visit, file, head, endpoint)
     if found.errors:
         await visit.services.files.delete(visit.account, file.file_id)
-    return _upload_form(visit, file=file, found=found, endpoint=endpoint)
+    return await show_upload(visit, file=file, found=found, endpoint=endpoint)
 
 
 async def start_batch(visit: Visit) -> Response:
@@ -94,14 +95,6 @@ async def start_batch(visit: Visit) -> Response:
         raise NotFound("This account has no such file. Upload it again.") from None
     batch = await batches.start_batch(visit.services, visit.principal, body)
     return redirect(f"/console/batches/{batch.batch_id}")
-
-
-def _upload_form(visit: Visit, status: int = 200, **values: Any) -> Response:
-    return visit.page(
-        "batch_new.html",
-        status,
-        **{"file": None, "found": None, "endpoint": "", "message": "", "num_checked": BODIES_CHECKED} | values,
-    )
 
 
 async def _files_of(visit: Visit, found: Sequence[Batch]) -> dict[str, StoredFile]:

@@ -27,9 +27,23 @@ DEFAULT_OVERLAP = "86400"
 _NEW_FIELDS = ("name", "requests_per_minute", "tokens_per_minute", "operations", "models", "retention", "expires_at")
 
 
-async def show_keys(visit: Visit) -> Response:
+async def show_keys(visit: Visit, status: int = 200, **values: Any) -> Response:
     """Show the account's keys."""
-    return await _list(visit)
+    if may_read_usage(visit.principal):
+        shown = await visit.services.keys.list_keys(visit.account)
+    else:
+        shown = [await visit.services.keys.show(visit.principal.key_id)]
+    shown.sort(key=lambda key: key.key_id != visit.principal.key_id)
+    about: dict[str, Any] = {
+        "keys": shown,
+        "most_keys": visit.services.tiers.of(visit.principal.tier).keys,
+        "issued": None,
+        "message": "",
+        "given": {},
+        "old_ends": "",
+        "last_used": await visit.services.request_log.last_used("key_id", [key.key_id for key in shown]),
+    }
+    return visit.page("keys.html", status, **_common(visit, shown), **about | values)
 
 
 async def create_key(visit: Visit) -> Response:
@@ -43,8 +57,8 @@ async def create_key(visit: Visit) -> Response:
         with key_errors():
             key, secret = await visit.services.keys.create(new, by=visit.actor, max_keys=most)
     except (BadRequest, PermissionDenied) as refused:
-        return await _list(visit, refused.status, message=refused.message, given=visit.fields)
-    return await _list(visit, issued=key, secret=secret)
+        return await show_keys(visit, refused.status, message=refused.message, given=visit.fields)
+    return await show_keys(visit, issued=key, secret=secret)
 
 
 async def show_key(visit: Visit) -> Response:
@@ -81,7 +95,7 @@ async def rotate_key(visit: Visit) -> Response:
         key, secret = await keys.renew_secret(services.keys, visit.principal, key.key_id, float(overlap), visit.actor)
     if key.key_id == visit.principal.key_id:
         await sessions_of(services).rekey(visit.session.stored, services.gatekeeper.digest(secret))
-    return await _list(visit, issued=key, secret=secret, old_ends=OVERLAPS[overlap])
+    return await show_keys(visit, issued=key, secret=secret, old_ends=OVERLAPS[overlap])
 
 
 async def revoke_key(visit: Visit) -> Response:
@@ -164,24 +178,6 @@ def _wanted(visit: Visit) -> dict[str, Any]:
 def _limits_of(own: Principal) -> dict[str, int]:
     """Return the limits of a key for which the form names none: those of the session's key."""
     return {"requests_per_minute": own.requests_per_minute, "tokens_per_minute": own.tokens_per_minute}
-
-
-async def _list(visit: Visit, status: int = 200, **values: Any) -> Response:
-    if may_read_usage(visit.principal):
-        shown = await visit.services.keys.list_keys(visit.account)
-    else:
-        shown = [await visit.services.keys.show(visit.principal.key_id)]
-    shown.sort(key=lambda key: key.key_id != visit.principal.key_id)
-    about: dict[str, Any] = {
-        "keys": shown,
-        "most_keys": visit.services.tiers.of(visit.principal.tier).keys,
-        "issued": None,
-        "message": "",
-        "given": {},
-        "old_ends": "",
-        "last_used": await visit.services.request_log.last_used("key_id", [key.key_id for key in shown]),
-    }
-    return visit.page("keys.html", status, **_common(visit, shown), **about | values)
 
 
 async def _show(visit: Visit, key: ApiKey, status: int = 200, message: str = "") -> Response:

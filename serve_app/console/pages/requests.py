@@ -1,6 +1,6 @@
 """The request log: a filtered list, the same as CSV, and one request with its timeline. Never content."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,8 +38,8 @@ _LIMITS = {
     "tokens_per_minute": "The key had used up its tokens for this minute, or the request needs more than its limit.",
     "calls_per_minute": "The key had used up its calls for this minute, other than those to models.",
 }
-_RESPONSES = "/v1/responses"
-_CHATS = ("/v1/chat/completions", "/v1/messages")
+_STORING = {Operation.RESPONSES: ("/v1/responses",), Operation.CHAT: ("/v1/chat/completions", "/v1/messages")}
+"""By the operation: the routes whose answers it stores."""
 
 
 async def list_requests(visit: Visit) -> Response:
@@ -77,7 +77,8 @@ async def show_request(visit: Visit) -> Response:
     page = await visit.services.request_log.page(where, 1)
     if not page.records:
         raise NotFound("This account has no such request, or it is too old.")
-    record = page.records[0]
+    record, storage = page.records[0], visit.services.operations.responses.storage
+    response_id, chat_id = response_id_of(record.request_id), ChatOperation.answer_id(record.request_id)
     return visit.page(
         "request.html",
         record=record,
@@ -87,8 +88,8 @@ async def show_request(visit: Visit) -> Response:
         cost=record.cost / COST_PER_UNIT,
         has_price=visit.services.prices.of(record.model) is not None,
         key_name=(await _names(visit, [record])).get(record.key_id or ""),
-        response_id=await _response_of(visit, record),
-        chat_id=await _chat_of(visit, record),
+        response_id=await _stored(visit, record, Operation.RESPONSES, storage.responses.load, response_id),
+        chat_id=await _stored(visit, record, Operation.CHAT, storage.chats.load, chat_id),
     )
 
 
@@ -156,19 +157,10 @@ def _steps(record: RequestRecord) -> list[tuple[str, float, float]]:
     return steps
 
 
-async def _response_of(visit: Visit, record: RequestRecord) -> str | None:
-    """Return the id of the stored response that answered a request, None if there is none."""
-    if record.route != _RESPONSES or record.account != visit.account or not visit.may(Operation.RESPONSES):
+async def _stored(
+    visit: Visit, record: RequestRecord, operation: Operation, load: Callable[[str, str], Awaitable[Any]], an_id: str
+) -> str | None:
+    """Return the id of the stored answer to a request of an operation, None if there is none."""
+    if record.route not in _STORING[operation] or record.account != visit.account or not visit.may(operation):
         return None
-    response_id = response_id_of(record.request_id)
-    stored = await visit.services.operations.responses.storage.responses.load(visit.account, response_id)
-    return None if stored is None else response_id
-
-
-async def _chat_of(visit: Visit, record: RequestRecord) -> str | None:
-    """Return the id of the stored chat completion that answered a request, None if there is none."""
-    if record.route not in _CHATS or record.account != visit.account or not visit.may(Operation.CHAT):
-        return None
-    completion_id = ChatOperation.answer_id(record.request_id)
-    stored = await visit.services.operations.responses.storage.chats.load(visit.account, completion_id)
-    return None if stored is None else completion_id
+    return None if await load(visit.account, an_id) is None else an_id

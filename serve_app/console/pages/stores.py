@@ -45,9 +45,14 @@ async def create_store(visit: Visit) -> Response:
     return redirect(f"/console/vector-stores/{store.store_id}")
 
 
-async def show_store(visit: Visit) -> Response:
+async def show_store(visit: Visit, **found: Any) -> Response:
     """Show a vector store and the files in it, live while files are indexed."""
-    return await _show(visit)
+    service, store = _search(visit).service, await _find(visit)
+    inside, _ = await service.files.list_files(visit.account, store.store_id, Page(_FILES_SHOWN))
+    values: dict[str, Any] = {"store": store, "files": inside, "query": "", "hits": None, **found}
+    if visit.is_fragment:
+        return visit.page("vector_store_files.html", **values)
+    return visit.page("vector_store.html", **values, others=await _others(visit, {file.file_id for file in inside}))
 
 
 async def upload_file(visit: Visit) -> Response:
@@ -78,7 +83,7 @@ async def search_store(visit: Visit) -> Response:
     async with await visit.services.admission.admit(visit.principal) as ticket:
         store_id = vector_stores.store_id_of(visit.request)
         hits = await vector_stores.find_hits(search, visit.principal, store_id, body, ticket, trace)
-    return await _show(visit, query=query, hits=hits)
+    return await show_store(visit, query=query, hits=hits)
 
 
 async def delete_store(visit: Visit) -> Response:
@@ -96,15 +101,6 @@ async def _attach(visit: Visit, file_id: str) -> Response:
     body = validate_body({"file_id": file_id}, StoreFileRequest)
     await _search(visit).service.attach(visit.principal, store.store_id, [body], "file_id")
     return redirect(f"/console/vector-stores/{store.store_id}?done=added")
-
-
-async def _show(visit: Visit, **found: Any) -> Response:
-    service, store = _search(visit).service, await _find(visit)
-    inside, _ = await service.files.list_files(visit.account, store.store_id, Page(_FILES_SHOWN))
-    values: dict[str, Any] = {"store": store, "files": inside, "query": "", "hits": None, **found}
-    if visit.is_fragment:
-        return visit.page("vector_store_files.html", **values)
-    return visit.page("vector_store.html", **values, others=await _others(visit, {file.file_id for file in inside}))
 
 
 async def _others(visit: Visit, inside: set[str]) -> list[StoredFile]:

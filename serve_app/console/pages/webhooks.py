@@ -12,9 +12,19 @@ from serve_app.routes.webhooks import NewWebhookEndpoint, WebhookTest, add_endpo
 from serve_app.validation.body import validate_body
 
 
-async def list_endpoints(visit: Visit) -> Response:
+async def list_endpoints(visit: Visit, refused: ApiError | None = None, **values: Any) -> Response:
     """Show the endpoints, newest first."""
-    return await _list(visit)
+    endpoints, _ = await visit.services.webhooks.list_endpoints(visit.account, MAX_ENDPOINTS, None)
+    about: dict[str, Any] = {
+        "endpoints": endpoints,
+        "most": MAX_ENDPOINTS,
+        "event_types": EVENT_TYPES,
+        "message": "" if refused is None else refused.message,
+        "given": {},
+        "shown": None,
+        "tested": None,
+    }
+    return visit.page("webhooks.html", 200 if refused is None else refused.status, **about | values)
 
 
 async def create_endpoint(visit: Visit) -> Response:
@@ -30,8 +40,8 @@ async def create_endpoint(visit: Visit) -> Response:
         new = validate_body(asked, NewWebhookEndpoint)
         created = await add_endpoint(visit.services, visit.principal, new, visit.actor)
     except (BadRequest, QuotaExceeded) as refused:
-        return await _list(visit, refused, given=visit.fields)
-    return await _list(visit, shown=created)
+        return await list_endpoints(visit, refused, given=visit.fields)
+    return await list_endpoints(visit, shown=created)
 
 
 async def test_endpoint(visit: Visit) -> Response:
@@ -42,8 +52,8 @@ async def test_endpoint(visit: Visit) -> Response:
         async with await visit.services.admission.admit(visit.principal):
             status = await send_sample(visit.services, endpoint, body.event_type)
     except BadRequest as refused:
-        return await _list(visit, refused)
-    return await _list(visit, tested=endpoint, answer=status)
+        return await list_endpoints(visit, refused)
+    return await list_endpoints(visit, tested=endpoint, answer=status)
 
 
 async def enable_endpoint(visit: Visit) -> Response:
@@ -59,7 +69,7 @@ async def rotate_secret(visit: Visit) -> Response:
     keeps = visit.fields.get("keeps") == "yes"
     store = visit.services.webhooks
     rotated = await store.rotate(visit.account, endpoint.endpoint_id, keeps_previous=keeps, by=visit.actor)
-    return await _list(visit, shown=rotated)
+    return await list_endpoints(visit, shown=rotated)
 
 
 async def delete_endpoint(visit: Visit) -> Response:
@@ -74,17 +84,3 @@ async def _find(visit: Visit) -> Endpoint:
         return await visit.services.webhooks.find(visit.account, visit.request.path_params["endpoint_id"])
     except EndpointMissing:
         raise NotFound("This account has no such webhook endpoint.") from None
-
-
-async def _list(visit: Visit, refused: ApiError | None = None, **values: Any) -> Response:
-    endpoints, _ = await visit.services.webhooks.list_endpoints(visit.account, MAX_ENDPOINTS, None)
-    about: dict[str, Any] = {
-        "endpoints": endpoints,
-        "most": MAX_ENDPOINTS,
-        "event_types": EVENT_TYPES,
-        "message": "" if refused is None else refused.message,
-        "given": {},
-        "shown": None,
-        "tested": None,
-    }
-    return visit.page("webhooks.html", 200 if refused is None else refused.status, **about | values)

@@ -63,9 +63,27 @@ async def create_key(visit: Visit) -> Response:
     return visit.page("operator/secret.html", key=key, secret=secret, old_ends="")
 
 
-async def show_key(visit: Visit) -> Response:
+async def show_key(visit: Visit, refused: ApiError | None = None) -> Response:
     """Show one key: its usage, its limits and scopes in a form, and what can be done with it."""
-    return await _key_page(visit)
+    services, key_id = visit.services, visit.request.path_params["key_id"]
+    with key_errors(key_id):
+        key = await services.keys.show(key_id)
+    used = await services.used_in_minute([key_id], time.time())
+    last_used = await services.request_log.last_used("key_id", [key_id])
+    return visit.page(
+        "operator/key.html",
+        200 if refused is None else refused.status,
+        key=key,
+        given=visit.fields if refused is not None else _form_of(visit, key),
+        refused=refused,
+        overlaps=OVERLAPS,
+        default_overlap=DEFAULT_OVERLAP,
+        minute=used.get(key_id, (0, 0)),
+        last_used=last_used.get(key_id),
+        now=sessions_of(services).clock(),
+        usage=await month_of(visit, UsageFilter(key_ids=(key_id,))),
+        **_choices(visit),
+    )
 
 
 async def edit_key(visit: Visit) -> Response:
@@ -82,7 +100,7 @@ async def edit_key(visit: Visit) -> Response:
         with key_errors(key_id):
             await change_key(visit.services.keys, visit.principal, key_id, change, visit.actor)
     except (BadRequest, PermissionDenied) as refused:
-        return await _key_page(visit, refused)
+        return await show_key(visit, refused)
     return redirect(f"/console/operator/keys/{key_id}?done=changed")
 
 
@@ -110,28 +128,6 @@ async def revoke_key(visit: Visit) -> Response:
 def _new_key_page(visit: Visit, given: dict[str, str], refused: ApiError | None = None) -> Response:
     about = {"given": given, "refused": refused, **_choices(visit)}
     return visit.page("operator/key_new.html", 200 if refused is None else refused.status, **about)
-
-
-async def _key_page(visit: Visit, refused: ApiError | None = None) -> Response:
-    services, key_id = visit.services, visit.request.path_params["key_id"]
-    with key_errors(key_id):
-        key = await services.keys.show(key_id)
-    used = await services.used_in_minute([key_id], time.time())
-    last_used = await services.request_log.last_used("key_id", [key_id])
-    return visit.page(
-        "operator/key.html",
-        200 if refused is None else refused.status,
-        key=key,
-        given=visit.fields if refused is not None else _form_of(visit, key),
-        refused=refused,
-        overlaps=OVERLAPS,
-        default_overlap=DEFAULT_OVERLAP,
-        minute=used.get(key_id, (0, 0)),
-        last_used=last_used.get(key_id),
-        now=sessions_of(services).clock(),
-        usage=await month_of(visit, UsageFilter(key_ids=(key_id,))),
-        **_choices(visit),
-    )
 
 
 def _choices(visit: Visit) -> dict[str, Any]:
