@@ -5,6 +5,7 @@ Stopping a command leaves its batch running, and prints how to continue.
 
 import json
 import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,12 +13,16 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from deployments.operations import MODEL_OPERATIONS, Operation
 from serve_app.cli.database import fail
-from serve_app.cli.following import follow
 from serve_app.cli.output import Commands, JsonOption, StopMessage, explain_stop, print_json, print_table, render_time
 
+ENDED = ("completed", "failed", "expired", "cancelled")
+_FIRST_POLL_S, _MAX_POLL_S = 0.25, 2.0
+_RATE_OVER_S = 10.0
 app = typer.Typer(cls=Commands, help="Run files of requests as batches.", no_args_is_help=True)
 
 _UNCERTAIN = (
@@ -263,3 +268,48 @@ def _print(batch: Any, *, as_json: bool) -> None:
         *(("error", error) for error in _errors(batch)),
     ]
     print_table(("field", "value"), rows)
+
+
+def follow(client: Any, batch: Any) -> Any:
+    """Return the batch once it has ended; `client` is OpenAI's."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    wait_s = _FIRST_POLL_S
+    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=_RATE_OVER_S) as progress:
+        task = progress.add_task(batch.status, total=None, rate="")
+        while batch.status not in ENDED:
+            time.sleep(wait_s)
+            wait_s = min(_MAX_POLL_S, wait_s * 1.5)
+            if (polled := _poll(client, batch.id)) is None:
+                progress.update(task, description="waiting for the service")
+            else:
+                batch = polled
+                _show_progress(progress, task, batch)
+    return batch
+
+
+def _poll(client: Any, batch_id: str) -> Any:
+    """Return the batch, None while the service is away: the batch survives that."""
+    from openai import APIConnectionError, InternalServerError, RateLimitError
+
+    try:
+        return client.batches.retrieve(batch_id)
+    except (APIConnectionError, InternalServerError, RateLimitError):
+        return None
+
+
+def _show_progress(progress: Progress, task: TaskID, batch: Any) -> None:
+    counts = batch.request_counts
+    speed = progress.tasks[0].speed
+    progress.update(
+        task,
+        description=batch.status,
+        total=counts.total or None,
+        completed=counts.completed + counts.failed,
+        rate="" if not speed else f"{speed:,.1f}/s",
+    )

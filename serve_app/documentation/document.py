@@ -1,16 +1,17 @@
 """The OpenAPI document, derived from the route table and the contracts of endpoints."""
 
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pkgutil import resolve_name
 from typing import Any
 
+import orjson
 from pydantic import BaseModel
 from starlette.routing import BaseRoute, Route
 
 from deployments.state.identity.keys import KeyChange, NewKey
-from serve_app.documentation.names import rename, short_names
 from serve_app.documentation.resources import resource_of, resources_of
 from serve_app.documentation.samples import example_of, samples_of
 from serve_app.documentation.schemas import DescribedSchema, Json, create_schemas
@@ -18,6 +19,7 @@ from serve_app.errors.api import ApiError, BadRequest, NotFound, PermissionDenie
 from serve_app.errors.capacity import RateLimited, Unavailable
 from serve_app.routes.endpoint import Contract, contract_of
 
+_REFERENCE = re.compile(rb'"#/components/schemas/([^"]+)"')
 _ERRORS = (BadRequest, Unauthenticated, PermissionDenied, NotFound, RateLimited, ApiError, Unavailable)
 _ABOUT = (
     "Language models behind OpenAI's interface. Set the base URL of an OpenAI client to this address followed by "
@@ -164,3 +166,38 @@ def _described(docstring: str | None) -> tuple[str, str]:
 
 def _first_line(docstring: str | None) -> str:
     return (docstring or "").strip().partition("\n")[0].removesuffix(".")
+
+
+def short_names(names: Iterable[str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return a name without modules for each name; those in `given` keep what is given."""
+    names = list(names)
+    chosen = {name: given.get(name, name) for name in names if name in given or "__" not in name}
+    taken = set(chosen.values())
+    for name in names:
+        if name not in chosen:
+            chosen[name] = next(one for one in _candidates(name) if one not in taken)
+            taken.add(chosen[name])
+    return chosen
+
+
+def _candidates(name: str) -> Iterable[str]:
+    """Yield names for a class that is named with its modules: the more modules, the later."""
+    *modules, own = name.split("__")
+    if modules[0] != "openai":  # A body of this service, beside the answer of the `openai` package with its name.
+        yield f"{own}Param"
+    while modules:
+        noun = "".join(word.capitalize() for word in modules.pop().split("_"))
+        own = noun if noun.endswith(own) else own if own.startswith(noun) else noun + own
+        yield own
+
+
+def rename(document: Json, names: Mapping[str, str]) -> Json:
+    """Return a document whose schemas have other names."""
+    renamed = _REFERENCE.sub(
+        lambda found: f'"#/components/schemas/{names.get(found[1].decode(), found[1].decode())}"'.encode(),
+        orjson.dumps(document),
+    )
+    result: Json = orjson.loads(renamed)
+    schemas = result["components"]["schemas"]
+    result["components"]["schemas"] = {names.get(name, name): schemas[name] for name in sorted(schemas)}
+    return result

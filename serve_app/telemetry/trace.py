@@ -5,12 +5,15 @@ The middleware records requests; background responses, sockets and indexing reco
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from http import HTTPStatus
 from typing import Any, Protocol
 
 import orjson
+from pydantic import BaseModel
 
 from deployments.models.contract.engine import NO_TOOL_USE, ToolUse, Usage
 from deployments.models.price import NO_PRICES, Prices
@@ -19,13 +22,13 @@ from deployments.state.identity.tiers import weighted
 from deployments.state.usage.record import RequestLog, RequestRecord
 from deployments.steps import Step, open_steps
 from serve_app.errors.api import ApiError
-from serve_app.telemetry.known_names import known_part
 from serve_app.telemetry.log import request_logger
 from serve_app.telemetry.tracing import Tracer, context_of
 
 MAX_UNAUTHENTICATED = 60
 """How many requests without a valid key are logged per minute. Metrics count all of them, the database has none."""
 _MINUTE_S = 60.0
+_PART = re.compile(r"\[\d+\]|\.?([^.\[\]]+)")
 
 
 @dataclass(slots=True)
@@ -181,3 +184,26 @@ class Observer:
             self._counted_since, self._num_unauthenticated = now, 0
         self._num_unauthenticated += 1
         return self._num_unauthenticated <= MAX_UNAUTHENTICATED
+
+
+def known_part(param: str | None) -> str | None:
+    """Return the path of a parameter up to its first unknown name; None if nothing of it is known."""
+    end = 0
+    for part in _PART.finditer(param or ""):
+        if part[1] is not None and part[1] not in _known_names():
+            break
+        end = part.end()
+    return (param or "")[:end] or None
+
+
+@cache
+def _known_names() -> frozenset[str]:
+    """Return the names of the fields of all models of bodies and queries."""
+    return frozenset(_names_in(BaseModel))
+
+
+def _names_in(model: type[BaseModel]) -> Iterator[str]:
+    for kind in model.__subclasses__():
+        for name, info in kind.model_fields.items():
+            yield info.alias or name
+        yield from _names_in(kind)

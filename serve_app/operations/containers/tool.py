@@ -17,7 +17,7 @@ from serve_app.operations.containers.files import path_in
 from serve_app.operations.containers.in_use import ContainerInUse
 from serve_app.operations.containers.service import Containers
 from serve_app.operations.containers.shell import ShellInUse
-from serve_app.operations.containers.writing import EVENT, CodeInWriting
+from serve_app.operations.responses.events.server_call import FieldInWriting, ToolEvent
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.tools.contract import SendEvent, ToolAnswer, ToolContext, ToolResources, WritingTool
 from serve_app.schemas.json_schema import object_schema
@@ -31,6 +31,7 @@ from serve_app.schemas.responses.shell import (
 )
 from serve_app.validation.body import is_json_object
 
+EVENT: Final = "response.code_interpreter_call"
 TYPE: Final = Operation.CODE_INTERPRETER
 OUTPUTS: Final = "code_interpreter_call.outputs"
 _MAX_SHOWN_IMAGE_BYTES = 8 * 1024 * 1024
@@ -95,6 +96,18 @@ def create_built_in(config: CodeInterpreterConfig, resources: ToolResources) -> 
     resources.closing.callback(hosts.close)
     store = ContainerStore(resources.database, resources.files.vault, resources.files.clock)
     return CodeInterpreter(Containers(store, hosts, resources.files, config))
+
+
+class CodeInWriting(FieldInWriting):
+    """A call of the code interpreter while the model writes it."""
+
+    def __init__(self, item: Item) -> None:
+        super().__init__(item, f"{EVENT}_code", "code", f"{EVENT}.in_progress")
+        self._code = TextMember("code")
+
+    def take(self, text: str) -> list[ToolEvent]:
+        """Return the event for more of the code, if there is more."""
+        return super().take(self._code.take(text))
 
 
 class CodeInUse(ContainerInUse, WritingTool):

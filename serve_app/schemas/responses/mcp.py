@@ -4,15 +4,15 @@ The values of `headers` and `authorization`, and the part of `server_url` after 
 neither shown nor stored, but a background response keeps the path of `server_url`, sealed, while it runs.
 """
 
+import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field, Tag, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
 from deployments.operations import Operation
 from serve_app.schemas.base import Refused, WireModel, refusal
 from serve_app.schemas.responses.built_in_tool import BuiltInItem, BuiltInTool
-from serve_app.schemas.responses.mcp_server import Authorization, Headers, ServerUrl
 
 MAX_SERVERS = 16
 MAX_TOOL_NAMES = 512
@@ -26,6 +26,40 @@ ServerLabel = Annotated[
 ToolName = Annotated[str, Field(min_length=1, max_length=MAX_TOOL_NAME_CHARS)]
 ToolNames = Annotated[list[ToolName], Field(fail_fast=True, max_length=MAX_TOOL_NAMES)]
 Identifier = Annotated[str, Field(min_length=1, max_length=128, description="The item's id, as an answer has it.")]
+
+
+MAX_HEADERS = 64
+MAX_HEADER_CHARS = 16_384
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_NOT_THEIRS = frozenset(
+    {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+
+
+def _check_headers(headers: dict[str, str]) -> dict[str, str]:
+    """Return headers that can be sent; errors never contain a value."""
+    if len(headers) > MAX_HEADERS:
+        raise refusal("object_above_max_properties", f"Invalid '{{param}}': expected at most {MAX_HEADERS} headers.")
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or name.lower() in _NOT_THEIRS:
+            raise refusal(
+                "invalid_value", "Invalid key in '{param}': one of them is not the name of a header to be sent."
+            )
+        if len(value) > MAX_HEADER_CHARS or not _HEADER_VALUE.fullmatch(value):
+            raise refusal("invalid_value", "Invalid value in '{param}': it cannot be sent as a header.", f".{name}")
+    return headers
+
+
+def _check_authorization(token: str) -> str:
+    if len(token) > MAX_HEADER_CHARS or not _HEADER_VALUE.fullmatch(token):
+        raise refusal("invalid_value", "Invalid '{param}': it cannot be sent as a header.")
+    return token
+
+
+ServerUrl = Annotated[str, Field(min_length=1, max_length=4096)]
+Authorization = Annotated[str, AfterValidator(_check_authorization), Field(min_length=1)]
+Headers = Annotated[dict[str, str], AfterValidator(_check_headers)]
 
 
 class McpToolFilter(WireModel):

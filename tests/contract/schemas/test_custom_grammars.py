@@ -11,8 +11,7 @@ import pytest
 
 from deployments.models.contract.errors import RequestRejected
 from deployments.replica.schemas.budget import SchemaCompiler
-from deployments.replica.schemas.in_arguments import arguments_with, in_json
-from deployments.replica.schemas.requested import forms_to_compile
+from deployments.replica.schemas.requested import arguments_with, forms_to_compile, in_json
 from serve_app.schemas.lark import lark_to_ebnf, regex_to_ebnf
 from serve_app.schemas.lark_terminals import COMMON
 from tests.contract.schemas import walking

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from deployments.state.identity.keys import NewKey
 from deployments.state.identity.tiers import TierName
-from serve_app.checks.forms import FORMS
-from serve_app.checks.sentences import SENTENCES, closest_to, faults_in, models_in
+from serve_app.checks.sentences import FORMS, SENTENCES, closest_to, faults_in, models_in
 from serve_app.checks.shapes import SHAPES
 from serve_app.config import ServiceConfig
 

@@ -1,6 +1,6 @@
 """Names of schemas without modules."""
 
-from serve_app.documentation.names import rename, short_names
+from serve_app.documentation.document import rename, short_names
 
 
 def test_a_name_without_modules_stays() -> None:

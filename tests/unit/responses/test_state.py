@@ -17,7 +17,7 @@ from deployments.models.contract.events import (
     ToolCallStart,
 )
 from deployments.state.responses.values import StoredTurn
-from serve_app.operations.containers.writing import CodeInWriting
+from serve_app.operations.containers.tool import CodeInWriting
 from serve_app.operations.responses.events.items import NewItems
 from serve_app.operations.responses.events.reasoning import OpenReasoning
 from serve_app.operations.responses.events.state import ResponseState

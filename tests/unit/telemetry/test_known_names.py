@@ -3,7 +3,7 @@
 import pytest
 
 from serve_app.schemas.chat import ChatRequest
-from serve_app.telemetry.known_names import known_part
+from serve_app.telemetry.trace import known_part
 
 
 @pytest.mark.parametrize(

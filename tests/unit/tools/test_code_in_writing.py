@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.models.contract.text_member import TextMember
-from serve_app.operations.containers.writing import CodeInWriting
+from serve_app.operations.containers.tool import CodeInWriting
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=6) | st.just("code"),
