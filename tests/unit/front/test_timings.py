@@ -1,16 +1,15 @@
 """The front's times, and what the documentation makes of them."""
 
 from pathlib import Path
-from typing import get_type_hints
 
-from serve_app.front.timings import USUAL, FrontTimings, Wait
+from deployments.patience import waits
+from serve_app.front.timings import USUAL, FrontTimings
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_every_time_says_what_it_is_for_and_which_page_promises_it() -> None:
-    for name, hint in get_type_hints(FrontTimings, include_extras=True).items():
-        timing: Wait = hint.__metadata__[0]
+    for name, timing in waits(FrontTimings).items():
         assert timing.meaning.endswith("."), name
         assert not timing.promised or (DOCS / timing.promised).is_file(), name
 
