@@ -26,6 +26,10 @@ class Series:
     is_gauge: bool = False
 
 
+def _gauge(name: str, description: str, *labels: str) -> Series:
+    return Series(name, description, labels, is_gauge=True)
+
+
 REQUESTS = Series("manta_requests", "Requests answered", ("route", "model", "tier", "status", "code"))
 TOKENS = Series("manta_tokens", "Tokens used", ("model", "tier", "type"))
 DURATION = Series("gen_ai_server_request_duration_seconds", "Whole time of an answer", ("route", "model"), _SECONDS)
@@ -38,43 +42,26 @@ INTER_TOKEN = Series(
     ("model",),
     _TOKEN_SECONDS,
 )
-PART_UP = Series("manta_part_up", "Whether a part that requests need answers: 1 or 0", ("part",), is_gauge=True)
+PART_UP = _gauge("manta_part_up", "Whether a part that requests need answers: 1 or 0", "part")
 MOVED = Series("manta_requests_moved", "Times that a request lost the replica that ran it", ("model",))
-COPIES_OWED = Series("manta_object_copies_owed", "Objects that one of two stores lacks", ("store",), is_gauge=True)
-COPIES_LAG = Series(
-    "manta_object_copies_lag_seconds", "For how long a store has lacked the oldest of them", ("store",), is_gauge=True
-)
-REGION_SEEN = Series(
-    "manta_region_seen_seconds", "For how long a region has not been heard of", ("region",), is_gauge=True
-)
-REGION_DRAINED = Series("manta_region_drained", "Whether a region is drained: 1 or 0", ("region",), is_gauge=True)
-LIMITS_AWAY = Series(
+COPIES_OWED = _gauge("manta_object_copies_owed", "Objects that one of two stores lacks", "store")
+COPIES_LAG = _gauge("manta_object_copies_lag_seconds", "For how long a store has lacked the oldest of them", "store")
+REGION_SEEN = _gauge("manta_region_seen_seconds", "For how long a region has not been heard of", "region")
+REGION_DRAINED = _gauge("manta_region_drained", "Whether a region is drained: 1 or 0", "region")
+LIMITS_AWAY = _gauge(
     "manta_region_limits_away_seconds",
     "For how long a region's gatekeeper has not answered: each keeps to its share of limits",
-    ("region",),
-    is_gauge=True,
+    "region",
 )
-LIMITS_ROOM = Series(
-    "manta_limits_room",
-    "Room of keys' minutes that is lent to other regions or borrowed of them",
-    ("way", "dimension"),
-    is_gauge=True,
+LIMITS_ROOM = _gauge(
+    "manta_limits_room", "Room of keys' minutes that is lent to other regions or borrowed of them", "way", "dimension"
 )
-STANDBY_LAG = Series(
-    "manta_database_standby_lag_seconds", "How far a standby of the database is behind", ("standby",), is_gauge=True
+STANDBY_LAG = _gauge("manta_database_standby_lag_seconds", "How far a standby of the database is behind", "standby")
+STANDBYS = _gauge(
+    "manta_database_standbys", "Standbys that follow the database; commits wait for synchronous ones", "commits"
 )
-STANDBYS = Series(
-    "manta_database_standbys",
-    "Standbys that follow the database; commits wait for synchronous ones",
-    ("commits",),
-    is_gauge=True,
-)
-WEBHOOKS_WAITING = Series(
-    "manta_webhooks_waiting", "Events that webhook endpoints have not acknowledged", (), is_gauge=True
-)
-WEBHOOKS_OLDEST = Series(
-    "manta_webhooks_oldest_seconds", "For how long the oldest of them has waited", (), is_gauge=True
-)
+WEBHOOKS_WAITING = _gauge("manta_webhooks_waiting", "Events that webhook endpoints have not acknowledged")
+WEBHOOKS_OLDEST = _gauge("manta_webhooks_oldest_seconds", "For how long the oldest of them has waited")
 SERIES = (REQUESTS, TOKENS, DURATION, TTFT, INTER_TOKEN)
 """The series of answered requests."""
 PART_SERIES = (
