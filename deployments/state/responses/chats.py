@@ -18,11 +18,10 @@ from deployments.state.database.tables.responses import chat_completion_pairs as
 from deployments.state.database.tables.responses import chat_completions as table
 from deployments.state.encryption.sealing import AccountKey
 from deployments.state.encryption.vault import Vault
-from deployments.state.responses.queries import bounded, checked
+from deployments.state.responses.queries import bounded, checked, sweep
 from deployments.state.responses.values import FINISHED_S, Item
 
 _COMPLETION, _MESSAGES, _METADATA, _PAIR = b"chat completion", b"chat messages", b"chat metadata", b"chat metadata pair"
-_SWEPT_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +164,8 @@ class ChatStore:
 
     async def sweep(self) -> int:
         """Delete the expired chat completions; return how many."""
-        query = select(table.c.completion_id).where(table.c.expires_at <= self._clock()).limit(_SWEPT_AT_ONCE)
-        total = 0
-        while True:
-            async with self._database.write() as connection:
-                expired = list((await connection.scalars(query)).all())
-                await connection.run_sync(_destroy, expired)
-            total += len(expired)
-            if not expired:
-                return total
+        query = select(table.c.completion_id).where(table.c.expires_at <= self._clock())
+        return await sweep(self._database, query, lambda connection, ids: connection.run_sync(_destroy, ids))
 
     def _living(self, account: str, completion_id: str) -> Select[Any]:
         """Return the query for a chat completion without its sealed content."""

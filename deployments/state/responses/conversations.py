@@ -16,13 +16,12 @@ from deployments.state.database.tables.responses import conversation_items as it
 from deployments.state.database.tables.responses import conversations as table
 from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.quotas import check_objects
-from deployments.state.responses.queries import append_items, beside, bounded, checked, item_of
+from deployments.state.responses.queries import append_items, beside, bounded, checked, item_of, sweep
 from deployments.state.responses.values import MAX_READ_BYTES, Conversation, ConversationMissing, Item
 
 MAX_FIRST_BYTES = 64 * 1024
 """A list of conversations reads no larger item of each."""
 _METADATA = b"conversation metadata"
-_SWEPT_AT_ONCE = 500
 
 
 class ConversationStore:
@@ -211,15 +210,8 @@ class ConversationStore:
 
     async def sweep(self) -> int:
         """Delete the expired conversations; return how many."""
-        query = select(table.c.conversation_id).where(table.c.expires_at <= self._clock()).limit(_SWEPT_AT_ONCE)
-        total = 0
-        while True:
-            async with self._database.write() as connection:
-                expired = list((await connection.scalars(query)).all())
-                await _destroy(connection, expired)
-            total += len(expired)
-            if not expired:
-                return total
+        query = select(table.c.conversation_id).where(table.c.expires_at <= self._clock())
+        return await sweep(self._database, query, _destroy)
 
 
 async def _destroy(connection: AsyncConnection, conversation_ids: Sequence[str]) -> None:

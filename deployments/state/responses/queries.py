@@ -4,7 +4,7 @@ Items are added and taken back in the transaction of a turn, each with a key of 
 """
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -24,8 +24,10 @@ from sqlalchemy import (
     true,
     update,
 )
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.bulk_insert import given_rows, parameters_of
+from deployments.state.database.connection import Database
 from deployments.state.database.queries import clean_id
 from deployments.state.database.tables.responses import conversation_items as items_table
 from deployments.state.database.tables.responses import conversations as table
@@ -33,6 +35,7 @@ from deployments.state.encryption.sealing import AccountKey
 from deployments.state.responses.values import MAX_READ_BYTES, Item, TooMuchToRead
 
 _ITEM = b"conversation item"
+_SWEPT_AT_ONCE = 500
 _GIVEN = ("item_id", "wrapped_key", "sealed_item")
 
 
@@ -133,6 +136,20 @@ def item_of(account_key: AccountKey, row: dict[str, Any]) -> Item:
     key = account_key.open_object(f"{row['conversation_id']}/{row['item_id']}", row["wrapped_key"])
     item: Item = orjson.loads(key.open(row["sealed_item"], _ITEM))
     return item
+
+
+async def sweep(
+    database: Database, query: Select[Any], destroy: Callable[[AsyncConnection, list[str]], Awaitable[None]]
+) -> int:
+    """Destroy what has the ids that `query` finds, some at once, until it finds none; return how many."""
+    total = 0
+    while True:
+        async with database.write() as connection:
+            ids = list((await connection.scalars(query.limit(_SWEPT_AT_ONCE))).all())
+            await destroy(connection, ids)
+        total += len(ids)
+        if not ids:
+            return total
 
 
 Row = TypeVar("Row")

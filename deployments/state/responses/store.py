@@ -35,13 +35,13 @@ from deployments.state.responses.queries import (
     checked,
     item_of,
     remove_items,
+    sweep,
     with_appended_items,
 )
 from deployments.state.responses.values import FINISHED_S, Item, PastTurn, StoredTurn, TurnMissing, TurnUnfinished
 
 ITEMS, RESPONSE = b"response items", b"response"
 UNFINISHED = ("queued", "in_progress")
-_SWEPT_AT_ONCE = 500
 _WITH_CONVERSATION = with_appended_items(insert_all((table, response_items)))
 
 
@@ -225,17 +225,11 @@ class ResponseStore:
 
     async def sweep(self) -> int:
         """Delete the expired responses that no response continues; return how many."""
-        total = 0
         later = table.alias("later")
         continued = select(later.c.response_id).where(later.c.previous_id == table.c.response_id).exists()
-        while True:
-            query = select(table.c.response_id).where(table.c.expires_at <= self._clock(), ~continued)
-            async with self._database.write() as connection:
-                expired = list((await connection.scalars(query.limit(_SWEPT_AT_ONCE))).all())
-                await _destroy(connection, expired)
-            total += len(expired)
-            if not expired:  # A chain is deleted from its end, a response in each round.
-                return total
+        # A chain is deleted from its end, a response in each round.
+        query = select(table.c.response_id).where(table.c.expires_at <= self._clock(), ~continued)
+        return await sweep(self._database, query, _destroy)
 
 
 def new_row(account_key: AccountKey, account: str, turn: StoredTurn, expires_at: float) -> dict[str, Any]:
