@@ -119,8 +119,7 @@ def start_coordinator(setup: BatchSetup, name: str = ACTOR_NAME) -> None:
 class CoordinatorWaker:
     """Wakes the coordinator when there is a new batch; a lost call only delays it until its next poll."""
 
-    def __init__(self, name: str = ACTOR_NAME) -> None:
-        self._name = name
+    def __init__(self) -> None:
         self._handle: Any = None
         self._waking: asyncio.Task[None] | None = None
 
@@ -132,7 +131,7 @@ class CoordinatorWaker:
     async def _wake(self) -> None:
         try:
             if self._handle is None:
-                self._handle = await asyncio.to_thread(ray.get_actor, self._name, NAMESPACE)
+                self._handle = await asyncio.to_thread(ray.get_actor, ACTOR_NAME, NAMESPACE)
             await self._handle.poke.remote()
         except (RayError, ValueError):
             self._handle = None

@@ -37,10 +37,9 @@ _NODES_INTERVAL_S = 10.0
 class OrphanedRecords(Watch):
     """Hands over the orphaned records in `directory` every few seconds."""
 
-    def __init__(self, directory: Path, transport: Transport, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, directory: Path, transport: Transport) -> None:
         self._directory = directory
         self._transport = transport
-        self._clock = clock
 
     async def hand_over(self) -> int:
         """Hand over the records that are there now; return their number.
@@ -57,7 +56,7 @@ class OrphanedRecords(Watch):
 
     async def _hand_over(self, file: OrphanedFile) -> int:
         log = ShippedRequestLog(self._transport, background=False)
-        records = [one for one in file.records if one.at > self._clock() - MAX_AGE_S]
+        records = [one for one in file.records if one.at > time.time() - MAX_AGE_S]
         for record in records:
             log.record(record)
         await log.until_kept()

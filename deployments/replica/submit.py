@@ -220,13 +220,12 @@ class _Choice:
 class StallWatch:
     """Detects an engine that makes no progress while requests run; its own health check may still pass."""
 
-    def __init__(self, engine: AsyncLLM, stall_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, engine: AsyncLLM, stall_s: float) -> None:
         """`stall_s`: the seconds without progress after which the engine has stalled."""
         self._engine = engine
         self._stall_s = stall_s
-        self._clock = clock
         self._seen: dict[str, int] = {}
-        self._moved_at = clock()
+        self._moved_at = time.monotonic()
 
     def check(self) -> None:
         """Raise EngineDied if the engine has made no progress for too long; called every few seconds."""
@@ -237,8 +236,8 @@ class StallWatch:
         }
         if not seen or seen != self._seen:
             self._seen = seen
-            self._moved_at = self._clock()
-        elif self._clock() - self._moved_at > self._stall_s:
+            self._moved_at = time.monotonic()
+        elif time.monotonic() - self._moved_at > self._stall_s:
             raise EngineDied(
                 f"The engine has made no progress for {self._stall_s:g} s with {len(seen)} requests in it."
             )

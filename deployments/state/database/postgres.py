@@ -11,7 +11,7 @@ dead one fails at the begin of a transaction, which can wait for the next primar
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -50,8 +50,7 @@ class NoPrimary(ConnectionError):
 class Servers:
     """The servers of one database, as an engine connects to them."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._reason = ""
         self._asked_again_at = float("-inf")
 
@@ -68,13 +67,13 @@ class Servers:
         if isinstance(host, str):
             place = {name: value for name, value in (("host", host), ("port", port)) if value}
             return await _set_up(await asyncpg.connect(**place, **arguments), arguments)
-        if self._clock() < self._asked_again_at:
+        if time.monotonic() < self._asked_again_at:
             raise NoPrimary(self._reason)
         ports = [port] * len(host) if isinstance(port, int) else port
         try:
             connection = await _first_of(list(zip(host, ports, strict=True)), arguments)
         except NoPrimary as error:
-            self._reason, self._asked_again_at = str(error), self._clock() + _PAUSE_S
+            self._reason, self._asked_again_at = str(error), time.monotonic() + _PAUSE_S
             raise
         return await _set_up(connection, arguments)
 
