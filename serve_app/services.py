@@ -39,10 +39,6 @@ _FORM_BYTES = 64 * 1024
 """The overhead of a form: everything except its file."""
 
 
-def _do_nothing() -> None:
-    return None
-
-
 class BatchBounds(NamedTuple):
     """How many lines the input of a batch may have, and how long a line may be."""
 
@@ -89,7 +85,7 @@ class Services:
     used_in_minute: Callable[[Sequence[str], float], Awaitable[dict[str, tuple[int, int]]]]
     webhooks: WebhookStore
     webhook_sender: WebhookSender
-    wake_batches: Callable[[], None] = _do_nothing
+    wake_batches: Callable[[], None] = lambda: None
     containers: Containers | None = None
     file_search: FileSearch | None = None
     file_rules: FilesConfig = field(default_factory=FilesConfig)

@@ -86,6 +86,9 @@ def front(
         tls = choose_tls(service.http, tls_certificate, tls_key, redirect_port, plain_http=plain_http)
         check_encrypted(host, tls, plain_http=plain_http)
         chosen_region = _choose_region(region, other_region, region_authority) or service.region
+        own_tls = service.ingress_tls
+        if ingress_authority is not None:
+            own_tls = IngressTls(str(ingress_authority.absolute()), ingress_name)
         settings = FrontSettings(
             choose_run_dir(service.state_dir),
             host,
@@ -100,7 +103,7 @@ def front(
             dashboard=dashboard,
             tls=tls,
             region=chosen_region,
-            ingress_tls=_choose_ingress_tls(ingress_authority, ingress_name) or service.ingress_tls,
+            ingress_tls=own_tls,
         )
         write_copies(settings)
     except (ConfigError, CertificateFailed, HaproxyMissing) as error:
@@ -125,10 +128,6 @@ def _choose_region(name: str | None, others: list[str] | None, authority: Path |
         raise ConfigError("\n".join(f"--region, --other-region: {fault.message}" for fault in faults))
     config = RegionConfig.model_validate(given)
     return replace(resolve_region(config), certificate_authority=None if authority is None else authority.absolute())
-
-
-def _choose_ingress_tls(authority: Path | None, name: str) -> IngressTls | None:
-    return None if authority is None else IngressTls(str(authority.absolute()), name)
 
 
 @dataclass(frozen=True, slots=True)

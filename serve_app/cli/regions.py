@@ -54,7 +54,7 @@ def list_regions(
             region.facts.get("replicas", "-"),
             region.facts.get("version", "-"),
             ", ".join(seen.leads.get(region.name, ())) or "-",
-            _lacking(seen.backlog.get(region.name)),
+            f"{lacks.num_objects}, for {lacks.oldest_s:.0f} s" if (lacks := seen.backlog.get(region.name)) else "-",
         )
         for region in seen.regions
     ]
@@ -85,10 +85,8 @@ def drain(
     database_url: DatabaseUrlOption = None,
 ) -> None:
     """Send a region's requests to the others until it is undrained; running requests are finished."""
-    _run(
-        Place(config, state_dir, database_url),
-        lambda database: RegionRegister(database).drain(name, command_line_actor()),
-    )
+    place = Place(config, state_dir, database_url)
+    _run(place, lambda database: RegionRegister(database).drain(name, command_line_actor()))
     _tell(
         {"name": name, "is_drained": True},
         f"{name} takes no new requests in a few seconds. Bring it back with: manta regions undrain {name}",
@@ -105,10 +103,8 @@ def undrain(
     database_url: DatabaseUrlOption = None,
 ) -> None:
     """Let a region take requests again."""
-    _run(
-        Place(config, state_dir, database_url),
-        lambda database: RegionRegister(database).undrain(name, command_line_actor()),
-    )
+    place = Place(config, state_dir, database_url)
+    _run(place, lambda database: RegionRegister(database).undrain(name, command_line_actor()))
     _tell({"name": name, "is_drained": False}, f"{name} takes requests again in a few seconds.", as_json=as_json)
 
 
@@ -121,10 +117,8 @@ def forget(
     database_url: DatabaseUrlOption = None,
 ) -> None:
     """Remove a region that is gone for good from the list; a running region comes back."""
-    _run(
-        Place(config, state_dir, database_url),
-        lambda database: RegionRegister(database).forget(name, command_line_actor()),
-    )
+    place = Place(config, state_dir, database_url)
+    _run(place, lambda database: RegionRegister(database).forget(name, command_line_actor()))
     _tell({"name": name, "is_forgotten": True}, f"{name} is no longer listed.", as_json=as_json)
 
 
@@ -166,10 +160,6 @@ def _shares(region: Region) -> list[tuple[object, ...]]:
         for dimension in ("requests", "tokens")
         if key[dimension]["used"] or key[dimension]["lent"]
     ]
-
-
-def _lacking(backlog: Backlog | None) -> str:
-    return "-" if backlog is None else f"{backlog.num_objects}, for {backlog.oldest_s:.0f} s"
 
 
 def _to_wire(region: Region, seen: _Seen, now: float) -> dict[str, Any]:

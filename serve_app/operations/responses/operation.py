@@ -44,7 +44,7 @@ from serve_app.operations.responses.storage import Storage, items_of, without_op
 from serve_app.operations.responses.tools.contract import ToolBounds
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.responses.functions import ClientFunction, CustomTool, FunctionTool, GrammarFormat, functions_of
-from serve_app.schemas.responses.items import AGENT_MESSAGE, InputItem
+from serve_app.schemas.responses.items import AGENT_MESSAGE
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseRequest
 from serve_app.validation.body import Sent
 
@@ -265,7 +265,7 @@ def _estimate(body: ResponseRequest) -> int:
     """Return about how many tokens the request's own input takes."""
     texts = [body.instructions or "", body.input] if isinstance(body.input, str) else [body.instructions or ""]
     if isinstance(body.input, list):
-        texts += [_text_of(item) for item in body.input]
+        texts += [item.model_dump_json(exclude_none=True) for item in body.input]
     texts += [_text_of_tool(function.tool) for function in functions_of(body.tools) if not function.is_deferred]
     return estimate_tokens(text for text in texts if text)
 
@@ -274,7 +274,3 @@ def _text_of_tool(tool: FunctionTool | CustomTool) -> str:
     if isinstance(tool, CustomTool):
         return tool.format.definition if isinstance(tool.format, GrammarFormat) else ""
     return orjson.dumps(tool.parameters).decode()
-
-
-def _text_of(item: InputItem) -> str:
-    return item.model_dump_json(exclude_none=True)

@@ -1,7 +1,7 @@
 """The vector stores of accounts: created, updated, filled and emptied. Files are indexed after requests."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from deployments.state.files.store import FileStore
@@ -92,7 +92,7 @@ class VectorStoreService:
         self.files = VectorStoreFiles(stores)
         self.config = config
         self.uploads = uploads
-        self.wake = _do_nothing
+        self.wake: Callable[[], None] = lambda: None
 
     async def create(
         self, principal: Principal, body: StoreCreateRequest, max_objects: int | None = None
@@ -219,7 +219,3 @@ class VectorStoreService:
         """Cancel the files of a batch that are not indexed yet; return the batch."""
         with translated(store_id, batch_id):
             return await self.files.cancel_batch(account, store_id, batch_id)
-
-
-def _do_nothing() -> None:
-    return None

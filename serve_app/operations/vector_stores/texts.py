@@ -46,7 +46,7 @@ class Texts:
         if chunks is None:
             chunks = await self._read_anew(store, file)
         self._kept[_name(file)] = chunks
-        while len(self._kept) > 1 and sum(map(_size, self._kept.values())) > _KEPT_CHARS:
+        while len(self._kept) > 1 and sum(len(one.text) for kept in self._kept.values() for one in kept) > _KEPT_CHARS:
             self._kept.popitem(last=False)
         return chunks
 
@@ -84,7 +84,3 @@ class Texts:
 def _name(file: StoredStoreFile) -> tuple[str, str, float]:
     """Return the key of a file in the cache: the same file may be put into a store again with other chunks."""
     return file.store_id, file.file_id, file.created_at
-
-
-def _size(chunks: Sequence[Chunk]) -> int:
-    return sum(len(chunk.text) for chunk in chunks)
