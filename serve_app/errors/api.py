@@ -100,6 +100,11 @@ class BadRequest(ApiError):
     status = 400
 
 
+def invalid_value(message: str, param: str | None) -> BadRequest:
+    """Return the error of a field with a value that it cannot have."""
+    return BadRequest(message, param=param, code="invalid_value")
+
+
 class UnparsableBody(BadRequest):
     """The body is not a JSON object; `reason` is a sentence on why, without any of the body."""
 

@@ -15,10 +15,9 @@ from deployments.models.contract.engine import (
 from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer, parse_events
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
-from serve_app.errors.api import BadRequest
 from serve_app.operations.contract import Outcome
 from serve_app.operations.generation import GenerationOperation
-from serve_app.operations.routing import CacheSalt, unsupported_parameter
+from serve_app.operations.routing import CacheSalt, check_images, unsupported_parameter
 from serve_app.operations.safety.policy import SafetyPolicy, check_moderation
 from serve_app.operations.service_tiers import in_tier
 from serve_app.schemas.chat import ChatRequest
@@ -52,18 +51,9 @@ class ChatOperation(GenerationOperation[ChatRequest]):
         super().__init__(directory, salt, policies)
         self._keep = keep
 
-    def run(
-        self,
-        body: ChatRequest,
-        raw: bytes,
-        principal: Principal,
-        *,
-        request_id: str,
-        priority: int = 0,
-        service_tier: ServiceTier = "default",
-    ) -> Outcome:
+    def run(self, body: ChatRequest, raw: bytes, principal: Principal, *, request_id: str, **options: Any) -> Outcome:
         """Return the answer to a body, kept where that is wanted; nothing has begun. Raises as the base class does."""
-        outcome = super().run(body, raw, principal, request_id=request_id, priority=priority, service_tier=service_tier)
+        outcome = super().run(body, raw, principal, request_id=request_id, **options)
         if self._keep is None:
             return outcome
         return replace(outcome, stream=self._keep(outcome.stream, body, raw, principal, request_id, None))
@@ -125,7 +115,4 @@ def check_features(body: ChatRequest, card: ModelCard, param: str = "messages") 
     """Raise BadRequest, which may name `param`, if the body needs tools or images and the model supports neither."""
     if body.has_tools and not card.has_tools:
         raise unsupported_parameter("tools" if body.tools else "functions")
-    if body.has_images and not card.has_images:
-        raise BadRequest(
-            "Invalid content type. image_url is not supported with this model.", param=param, code="invalid_value"
-        )
+    check_images(body.has_images, card, param)

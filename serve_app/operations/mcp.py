@@ -15,7 +15,7 @@ from deployments.tools.config import McpConfig
 from deployments.tools.mcp.client import McpServers, McpSession
 from deployments.tools.mcp.messages import CallResult, ListedTool, McpFailure, ServerAddress
 from deployments.tools.outbound.errors import AddressRefused
-from serve_app.errors.api import BadRequest, shorten
+from serve_app.errors.api import invalid_value, shorten
 from serve_app.operations.responses.events.server_call import FieldInWriting
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.prompt.outputs import CALL_WENT_WRONG, NO_OUTPUT
@@ -60,11 +60,8 @@ class RemoteMcp:
         except AddressRefused as refused:
             is_listed = self._servers.config.allowed_servers is not None
             advice = "Ask the operator." if is_listed else "Send the address of a server on the public internet."
-            raise BadRequest(
-                f"Invalid 'server_url': {refused.message} {advice}",
-                param=f"{context.param}.server_url",
-                code="invalid_value",
-            ) from None
+            at = f"{context.param}.server_url"
+            raise invalid_value(f"Invalid 'server_url': {refused.message} {advice}", at) from None
         return McpInUse(tool, self._servers.session(address), context, self._servers.config.max_tools)
 
 

@@ -11,7 +11,7 @@ from deployments.models.contract.engine import Engine, ModelCard, ModelDirectory
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
-from serve_app.errors.api import BadRequest, ModelNotFound
+from serve_app.errors.api import BadRequest, ModelNotFound, invalid_value
 from serve_app.operations.scopes import may_see
 
 CacheSalt = Callable[..., str]
@@ -47,12 +47,17 @@ def unsupported_parameter(name: str) -> BadRequest:
 def check_max_tokens(name: str, num_tokens: int | None, card: ModelCard) -> None:
     """Raise BadRequest if more tokens are asked for, in the field of this name, than the model's context has."""
     if num_tokens is not None and num_tokens > card.max_model_len:
-        raise BadRequest(
+        raise invalid_value(
             f"{name} is too large: {num_tokens}. This model supports at most {card.max_model_len} tokens, the prompt "
             f"and the answer together.",
-            param=name,
-            code="invalid_value",
+            name,
         )
+
+
+def check_images(has_images: bool, card: ModelCard, param: str) -> None:
+    """Raise BadRequest, which names `param`, if there are images and the model reads none."""
+    if has_images and not card.has_images:
+        raise invalid_value("Invalid content type. image_url is not supported with this model.", param)
 
 
 def cache_salts(secret: bytes, tiers: Tiers | None = None) -> CacheSalt:

@@ -5,7 +5,7 @@ from typing import Final
 from deployments.models.contract.engine import ModelCard
 from deployments.operations import Operation
 from serve_app.errors.api import BadRequest
-from serve_app.operations.routing import unsupported_parameter
+from serve_app.operations.routing import check_images, unsupported_parameter
 from serve_app.operations.whole import WholeOperation
 from serve_app.schemas.tokenization import TokenizeRequest, TokenList
 
@@ -28,12 +28,7 @@ class TokenizeOperation(WholeOperation[TokenizeRequest]):
     def _check(self, body: TokenizeRequest, card: ModelCard) -> None:
         if body.tools and not card.has_tools:
             raise unsupported_parameter("tools")
-        if body.has_images and not card.has_images:
-            raise BadRequest(
-                "Invalid content type. image_url is not supported with this model.",
-                param="messages",
-                code="invalid_value",
-            )
+        check_images(body.has_images, card, "messages")
         check_length(body.estimate_tokens(), card, "prompt" if body.messages is None else "messages")
 
 

@@ -16,7 +16,7 @@ from deployments.state.config import FilesConfig
 from deployments.state.files.content import FileWriter, NewFile
 from deployments.state.files.store import FileStore, Hold, StoredFile
 from deployments.state.identity.principal import Principal
-from serve_app.errors.api import BadRequest, BodyTooLarge, RangeNotSatisfiable
+from serve_app.errors.api import BadRequest, BodyTooLarge, RangeNotSatisfiable, invalid_value
 from serve_app.errors.capacity import QuotaExceeded
 from serve_app.http.body_limits import declared_bytes
 from serve_app.http.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
@@ -160,9 +160,7 @@ class Upload:
 
     async def _begin(self, part: PartBegin) -> None:
         if part.name == "file" and part.filename is None:
-            raise BadRequest(
-                "Invalid 'file': its part of the form has no 'filename'.", param="file", code="invalid_value"
-            )
+            raise invalid_value("Invalid 'file': its part of the form has no 'filename'.", "file")
         if part.name != "file" or part.filename is None:
             if part.name in self._fields:
                 raise BadRequest(f"Duplicate parameter: '{part.name[:64]}'.", param=part.name[:64])

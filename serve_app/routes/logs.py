@@ -19,7 +19,7 @@ from deployments.state.audit_log import AuditEntry, AuditFilter, UnknownEntry
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.request_log import RequestFilter, UnknownCursor
 from deployments.state.usage.rollups import operation_of
-from serve_app.errors.api import BadRequest
+from serve_app.errors.api import invalid_value
 from serve_app.routes.endpoint import admin_caller, answers, json_response, services_of
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.routes.usage import accounts_of
@@ -108,9 +108,7 @@ async def list_requests(request: Request) -> Response:
     try:
         page = await log.page(where, query.limit, query.after)
     except UnknownCursor:
-        raise BadRequest(
-            "Invalid 'after': take it from 'next' of the previous page.", param="after", code="invalid_value"
-        ) from None
+        raise invalid_value("Invalid 'after': take it from 'next' of the previous page.", "after") from None
     has_more = page.next_cursor is not None
     data = [request_to_wire(record) for record in page.records]
     return json_response({"object": "list", "data": data, "has_more": has_more, "next": page.next_cursor})

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from typing_extensions import TypedDict
 
 from deployments.state.database import queries
-from serve_app.errors.api import BadRequest, shorten
+from serve_app.errors.api import BadRequest, invalid_value, shorten
 from serve_app.schemas.base import PageQuery, TwoWayQuery
 from serve_app.validation.body import validate_body
 
@@ -114,7 +114,7 @@ def cut_page(items: Sequence[Item], query: PageQuery, id_of: Callable[[Item], st
 
 def unknown_after(after: str, param: str = "after") -> BadRequest:
     """Return the error for a page after, or before, an unknown item."""
-    return BadRequest(f"Invalid '{param}': no item with id '{shorten(after)}'.", param=param, code="invalid_value")
+    return invalid_value(f"Invalid '{param}': no item with id '{shorten(after)}'.", param)
 
 
 def unknown_cursor(query: TwoWayQuery) -> BadRequest:

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.values import Item, StoredTurn
-from serve_app.errors.api import BadRequest, NotFound, shorten
+from serve_app.errors.api import BadRequest, NotFound, invalid_value, shorten
 from serve_app.http.admission import Ticket
 from serve_app.http.departure import while_connected
 from serve_app.http.sse import OutcomeResponse
@@ -114,10 +114,8 @@ async def retrieve_response(request: Request) -> Response:
     query = parse_query(request, ResponseQuery)
     if not query.stream:
         if query.starting_after is not None:
-            raise BadRequest(
-                "The 'starting_after' parameter is only allowed when 'stream' is enabled.",
-                param="starting_after",
-                code="invalid_value",
+            raise invalid_value(
+                "The 'starting_after' parameter is only allowed when 'stream' is enabled.", "starting_after"
             )
         return json_response(turn.response)
     after = -1 if query.starting_after is None else query.starting_after
@@ -132,11 +130,10 @@ async def retrieve_response(request: Request) -> Response:
 
 def _check_after(after: int, num_events: int) -> None:
     if after >= num_events or after < -1:
-        raise BadRequest(
+        raise invalid_value(
             f"Invalid 'starting_after': there is no event with the sequence number {after}. The last one is "
             f"{num_events - 1}.",
-            param="starting_after",
-            code="invalid_value",
+            "starting_after",
         )
 
 

@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from deployments.state.identity.principal import Principal
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
-from serve_app.errors.api import ApiError, BadRequest, KeyRevoked
+from serve_app.errors.api import ApiError, BadRequest, KeyRevoked, invalid_value
 from serve_app.http.auth import authenticate, key_digest
 from serve_app.http.middleware import new_request_id
 from serve_app.operations.responses.operation import ResponseOperation
@@ -200,9 +200,7 @@ def _read(ignored: Ignored, raw: bytes) -> tuple[ResponseRequest, Sent, bool]:
     """
     message = ignored.read(raw).value
     if message.pop("type", None) != "response.create":
-        raise BadRequest(
-            "Invalid value for 'type'. Supported values are: 'response.create'.", param="type", code="invalid_value"
-        )
+        raise invalid_value("Invalid value for 'type'. Supported values are: 'response.create'.", "type")
     if message.pop("background", None):
         raise BadRequest(
             "Background responses are not available over a WebSocket. Leave 'background' out.",

@@ -11,7 +11,7 @@ from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.chats import ChatMissing, ChatStore, StoredChat
 from deployments.state.responses.values import MAX_READ_BYTES, TooMuchToRead
-from serve_app.errors.api import BadRequest, NotFound, shorten
+from serve_app.errors.api import NotFound, invalid_value, shorten
 from serve_app.routes.endpoint import Deleted, answers, caller, deleted_response, json_response, services_of
 from serve_app.routes.paging import Page, cut_page, list_to_wire, page_of, parse_query, unknown_after
 from serve_app.schemas.base import Metadata, PageQuery, WireModel
@@ -69,11 +69,10 @@ async def list_chat_completions(request: Request) -> Response:
     except ChatMissing as missing:
         raise unknown_after(missing.completion_id) from None
     except TooMuchToRead:
-        raise BadRequest(
+        raise invalid_value(
             f"Invalid 'limit': these chat completions hold more than {MAX_READ_BYTES // 2**20} MiB together. Send a "
             "smaller one.",
-            param="limit",
-            code="invalid_value",
+            "limit",
         ) from None
     return json_response(list_to_wire([_to_wire(chat) for chat in chats], has_more=has_more))
 

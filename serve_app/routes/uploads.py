@@ -29,7 +29,16 @@ from deployments.state.uploads.rows import (
     WrongChecksum,
     WrongSize,
 )
-from serve_app.errors.api import ApiError, BadRequest, BodyTooLarge, Conflict, NotFound, RetentionForbids, shorten
+from serve_app.errors.api import (
+    ApiError,
+    BadRequest,
+    BodyTooLarge,
+    Conflict,
+    NotFound,
+    RetentionForbids,
+    invalid_value,
+    shorten,
+)
 from serve_app.errors.capacity import QuotaExceeded
 from serve_app.http.forms import PartBegin, PartData
 from serve_app.routes.endpoint import answers, caller, json_response, services_of
@@ -214,7 +223,7 @@ def _error_for(refused: UploadRefused, upload_id: str) -> ApiError:
             return Conflict(message, param="upload_id", code=f"upload_{refused.status}")
         case UnknownPart():
             message = f"Invalid 'part_ids': the upload has no part '{shorten(refused.part_id)}'."
-            return BadRequest(message, param="part_ids", code="invalid_value")
+            return invalid_value(message, "part_ids")
         case WrongSize():
             message = (
                 f"Invalid 'part_ids': the parts have {refused.num_bytes} bytes, but the upload was created with other "

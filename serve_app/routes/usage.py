@@ -15,7 +15,7 @@ from deployments.operations import Operation
 from deployments.state.database.tables.usage import Width
 from deployments.state.usage.reading import Group, UsageFilter, UsageSum
 from deployments.state.usage.rollups import WIDTH_S, start_of
-from serve_app.errors.api import BadRequest
+from serve_app.errors.api import BadRequest, invalid_value
 from serve_app.routes.costs import COUNTS as COST_COUNTS
 from serve_app.routes.costs import costs_of
 from serve_app.routes.endpoint import answers, caller, json_response, services_of
@@ -76,12 +76,12 @@ def periods_of(query: PeriodQuery, max_buckets: Mapping[Width, int] = MAX_BUCKET
         )
     end = time.time() if query.end_time is None else query.end_time
     if query.end_time is not None and query.end_time <= query.start_time:
-        raise BadRequest("Invalid 'end_time': it must be after 'start_time'.", param="end_time", code="invalid_value")
+        raise invalid_value("Invalid 'end_time': it must be after 'start_time'.", "end_time")
     start = start_of(query.start_time, width)
     if query.page is not None:
         place = query.page.removeprefix(_PAGE)
         if not place.isascii() or not place.isdigit() or len(place) > 12 or int(place) % WIDTH_S[width]:
-            raise BadRequest("Invalid 'page': take it from the previous page.", param="page", code="invalid_value")
+            raise invalid_value("Invalid 'page': take it from the previous page.", "page")
         start = max(start, int(place))
     return Periods(width, start, num, end)
 

@@ -24,7 +24,7 @@ from deployments.state.webhooks.rows import (
 )
 from deployments.state.webhooks.store import WebhookStore
 from deployments.tools.outbound.errors import AddressRefused, OutboundError
-from serve_app.errors.api import BadRequest, NotFound, shorten
+from serve_app.errors.api import BadRequest, NotFound, invalid_value, shorten
 from serve_app.errors.capacity import QuotaExceeded
 from serve_app.routes.endpoint import (
     Deleted,
@@ -290,7 +290,7 @@ def _check_url(services: Services, url: str) -> None:
     try:
         services.webhook_sender.check_url(url)
     except AddressRefused as refused:
-        raise BadRequest(f"Invalid 'url': {refused.message}", param="url", code="invalid_value") from None
+        raise invalid_value(f"Invalid 'url': {refused.message}", "url") from None
 
 
 @contextmanager

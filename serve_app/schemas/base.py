@@ -51,6 +51,11 @@ def refusal(code: LiteralString, sentence: str, at: str = "") -> PydanticCustomE
     return PydanticCustomError(code, "refused", {"sentence": sentence, "at": at})
 
 
+def invalid(sentence: str, at: str = "") -> PydanticCustomError:
+    """Return the refusal of a value that a field cannot have; see `refusal`."""
+    return refusal("invalid_value", sentence, at)
+
+
 def empty_string(at: str = "") -> PydanticCustomError:
     """Return the refusal of an empty string."""
     return refusal(
@@ -68,7 +73,7 @@ def clash(first: str, second: str, at: str, advice: LiteralString = "") -> Pydan
 
 def only_when(condition: LiteralString, at: str) -> PydanticCustomError:
     """Return the refusal of a field that another one must allow."""
-    return refusal("invalid_value", f"The '{{param}}' parameter is only allowed when {condition}.", at)
+    return invalid(f"The '{{param}}' parameter is only allowed when {condition}.", at)
 
 
 def unsupported(at: str, where: LiteralString = "with this model") -> PydanticCustomError:
@@ -121,7 +126,7 @@ def _check_logit_bias(biases: dict[str, Any]) -> dict[str, Any]:
     check_size(biases, MAX_LOGIT_BIASES)
     for token, bias in biases.items():
         if not _TOKEN_ID.fullmatch(token):
-            raise refusal("invalid_value", "Invalid key in '{param}': every key must be a token ID, an integer.")
+            raise invalid("Invalid key in '{param}': every key must be a token ID, an integer.")
         if type(bias) not in (int, float):
             raise refusal("invalid_type", "Invalid type in '{param}': every bias must be a number.", f".{token}")
         if not -100 <= bias <= 100:

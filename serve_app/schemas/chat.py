@@ -33,6 +33,7 @@ from serve_app.schemas.base import (
     check_unsupported,
     clash,
     estimate_tokens,
+    invalid,
     only_when,
     refusal,
     unsupported_value,
@@ -193,10 +194,8 @@ class ChatRequest(ChatOptions):
         if call is None or isinstance(call, str):
             return
         if call.name not in {function.name for function in self.functions or ()}:
-            raise refusal(
-                "invalid_value",
-                f"Invalid value for '{{param}}': function '{call.name}' not found in 'functions'.",
-                "function_call",
+            raise invalid(
+                f"Invalid value for '{{param}}': function '{call.name}' not found in 'functions'.", "function_call"
             )
 
     def _check_schemas(self) -> None:

@@ -22,6 +22,7 @@ from serve_app.schemas.base import (
     User,
     check_stream_options,
     estimate_tokens,
+    invalid,
     only_when,
     refusal,
 )
@@ -101,8 +102,7 @@ class CompletionRequest(GenerationOptions):
                 "max_tokens",
             )
         if self.num_choices > MAX_CHOICES:
-            raise refusal(
-                "invalid_value",
+            raise invalid(
                 f"Invalid '{{param}}': too many completions. Expected the number of prompts times 'n' to be at most "
                 f"{MAX_CHOICES}, but got {self.num_choices} instead.",
                 "prompt",

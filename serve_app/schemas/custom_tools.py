@@ -11,7 +11,7 @@ import orjson
 from pydantic import Field
 
 from deployments.models.contract.custom_tools import INPUT
-from serve_app.schemas.base import WireModel, refusal
+from serve_app.schemas.base import WireModel, invalid, refusal
 from serve_app.schemas.json_schema import check_pattern, object_schema
 from serve_app.schemas.lark import lark_to_ebnf, regex_to_ebnf
 from serve_app.schemas.lark_regex import LarkRefused
@@ -46,10 +46,8 @@ class InputGrammar(WireModel):
             self.to_ebnf()
         except LarkRefused as refused:
             what = "a grammar of Lark" if self.syntax == "lark" else "a regular expression"
-            raise refusal(
-                "invalid_value",
-                f"Invalid value for '{{param}}': it is read as {what}, and {refused}.",
-                f"{at}.definition",
+            raise invalid(
+                f"Invalid value for '{{param}}': it is read as {what}, and {refused}.", f"{at}.definition"
             ) from None
 
     def to_ebnf(self) -> str:

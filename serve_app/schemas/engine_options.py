@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from serve_app.schemas.base import OperationRequest, Refused, WireModel, check_string, only_when, refusal
+from serve_app.schemas.base import OperationRequest, Refused, WireModel, check_string, invalid, only_when, refusal
 from serve_app.schemas.inputs import OF_INTEGERS, check_tokens
 from serve_app.schemas.refused_options import check_refused
 from serve_app.schemas.structured_outputs import (
@@ -77,9 +77,7 @@ class RepetitionDetection(WireModel):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.min_pattern_size > self.max_pattern_size:
-            raise refusal(
-                "invalid_value", "Invalid '{param}': it is larger than 'max_pattern_size'.", ".min_pattern_size"
-            )
+            raise invalid("Invalid '{param}': it is larger than 'max_pattern_size'.", ".min_pattern_size")
         if self.max_pattern_size and self.min_count < 2:
             raise refusal(
                 "integer_below_min_value",
@@ -257,8 +255,7 @@ class GenerationOptions(SamplingOptions, PromptOptions):
         if self.prompt_logprobs is not None and stream:
             raise only_when("'stream' is off", "prompt_logprobs")
         if (name := self.prompt_logprobs_field()) is not None and (getattr(self, "n", None) or 1) > 1:
-            raise refusal(
-                "invalid_value",
+            raise invalid(
                 "Log probabilities of the prompt, which '{param}' asks for, are only allowed when 'n' is 1: the model "
                 "would read the prompt anew for each choice.",
                 name,

@@ -10,6 +10,7 @@ from serve_app.schemas.base import (
     WireModel,
     check_metadata_value,
     check_size,
+    invalid,
     refusal,
 )
 
@@ -84,10 +85,9 @@ def _check_extent(value: Any) -> Any:
         depth += 1
         count += len(level)
         if depth > MAX_FILTER_DEPTH or count > MAX_FILTERS:
-            raise refusal(
-                "invalid_value",
+            raise invalid(
                 f"Invalid '{{param}}': there may be at most {MAX_FILTERS} filters in all, nested at most "
-                f"{MAX_FILTER_DEPTH} levels deep.",
+                f"{MAX_FILTER_DEPTH} levels deep."
             )
         nested = [one.get("filters") for one in level if isinstance(one, dict)]
         level = [one for some in nested if isinstance(some, list) for one in some]
@@ -111,7 +111,7 @@ class HybridWeights(WireModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.embedding_weight + self.text_weight == 0:
-            raise refusal("invalid_value", "Invalid '{param}': one of the two weights must be above 0.")
+            raise invalid("Invalid '{param}': one of the two weights must be above 0.")
         return self
 
 

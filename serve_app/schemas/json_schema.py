@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from serve_app.schemas.base import refusal
+from serve_app.schemas.base import invalid
 
 MAX_SCHEMA_BYTES = 200_000
 MAX_SUBSCHEMAS = 10_000
@@ -212,4 +212,4 @@ def _check_strict(node: Schema, at: str) -> None:
 
 
 def _refuse(at: str, why: str) -> Exception:
-    return refusal("invalid_value", f"Invalid schema for '{{param}}': {why}.", at)
+    return invalid(f"Invalid schema for '{{param}}': {why}.", at)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Tag, model_validator
 
-from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal, unsupported, unsupported_value
+from serve_app.schemas.base import NAME_PATTERN, WireModel, invalid, refusal, unsupported, unsupported_value
 from serve_app.schemas.tool_calls import CalledFunction, ToolCall
 
 IMAGE_TOKENS = 765  # What OpenAI counts for a medium picture; an estimate here.
@@ -230,8 +230,7 @@ def check_conversation(messages: list[Message]) -> None:
     for index, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             if message.tool_call_id not in calls:
-                raise refusal(
-                    "invalid_value",
+                raise invalid(
                     "Invalid parameter: messages with role 'tool' must be a response to a preceding message with "
                     "'tool_calls'.",
                     f"messages[{index}].tool_call_id",
@@ -250,8 +249,7 @@ def check_conversation(messages: list[Message]) -> None:
 
 def _check_answered(unanswered: set[str], index: int) -> None:
     if unanswered:
-        raise refusal(
-            "invalid_value",
+        raise invalid(
             "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
             f"'tool_call_id'. {len(unanswered)} of them did not have response messages.",
             f"messages[{index}].role",

@@ -18,6 +18,7 @@ from serve_app.schemas.base import (
     WireModel,
     check_unsupported,
     empty_string,
+    invalid,
     refusal,
 )
 from serve_app.schemas.engine_options import Truncation
@@ -177,8 +178,7 @@ class ScoreRequest(ScoringRequest):
             raise refusal(code, f"Give the texts under exactly one of these pairs of names: {pairs}.", "queries")
         num_left, num_right = len(self.left_texts()), len(self.right_texts())
         if num_left not in (1, num_right):
-            raise refusal(
-                "invalid_value",
+            raise invalid(
                 f"Invalid '{{param}}': expected one text, or as many as the {num_right} that they are scored with, but "
                 f"got {num_left}.",
                 self._names()[0],

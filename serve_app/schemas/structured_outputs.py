@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
-from serve_app.schemas.base import Name, Refused, WireModel, clash, refusal
+from serve_app.schemas.base import Name, Refused, WireModel, clash, invalid, refusal
 from serve_app.schemas.json_schema import MAX_ENUM_CHARS, MAX_ENUM_VALUES, check_json_schema, check_pattern
 from serve_app.schemas.lark import is_lark, lark_to_ebnf
 from serve_app.schemas.lark_regex import LarkRefused
@@ -35,21 +35,19 @@ def _parsed(text: str) -> Any:
     try:
         return parse_json(text.encode())
     except (JsonRefused, UnicodeEncodeError):
-        raise refusal("invalid_value", "Invalid value for '{param}': it is not JSON.") from None
+        raise invalid("Invalid value for '{param}': it is not JSON.") from None
 
 
 def _check_regex(pattern: str) -> str:
     if "\0" in pattern:
-        raise refusal("invalid_value", "Invalid value for '{param}': a pattern has no NUL character.")
+        raise invalid("Invalid value for '{param}': a pattern has no NUL character.")
     check_pattern(pattern, "")
     return pattern
 
 
 def _check_choice(choices: list[str]) -> list[str]:
     if sum(map(len, choices)) > MAX_ENUM_CHARS:
-        raise refusal(
-            "invalid_value", f"Invalid value for '{{param}}': it has more than {MAX_ENUM_CHARS} characters in all."
-        )
+        raise invalid(f"Invalid value for '{{param}}': it has more than {MAX_ENUM_CHARS} characters in all.")
     return choices
 
 
@@ -58,10 +56,9 @@ def _check_grammar(grammar: str) -> str:
         if is_lark(grammar):
             lark_to_ebnf(grammar)
     except LarkRefused as refused:
-        raise refusal(
-            "invalid_value",
+        raise invalid(
             f"Invalid value for '{{param}}': it is read as a grammar of Lark, and {refused}. Grammars in EBNF, with "
-            'rules such as \'root ::= "yes" | "no"\', are taken too.',
+            'rules such as \'root ::= "yes" | "no"\', are taken too.'
         ) from None
     return grammar
 
@@ -69,7 +66,7 @@ def _check_grammar(grammar: str) -> str:
 def _check_tag(tag: str) -> str:
     parsed = _parsed(tag)
     if not isinstance(parsed, dict):
-        raise refusal("invalid_value", "Invalid value for '{param}': it is not a JSON object.")
+        raise invalid("Invalid value for '{param}': it is not a JSON object.")
     check_tag_parts(parsed)
     return tag
 
@@ -141,7 +138,7 @@ class StructuredOutputs(WireModel):
         given = [name for name in _FORMS if _is_given(getattr(self, name))]
         if len(given) != 1:
             names = "'json', 'regex', 'choice', 'grammar', 'json_object' or 'structural_tag'"
-            raise refusal("invalid_value", f"Invalid value for '{{param}}': expected exactly one of {names}.")
+            raise invalid(f"Invalid value for '{{param}}': expected exactly one of {names}.")
         return self
 
 
@@ -250,13 +247,10 @@ class StructuralTagFormat(WireModel):
     def _check(self) -> "StructuralTagFormat":
         given = (self.format is not None, self.structures is not None, self.triggers is not None)
         if given not in ((True, False, False), (False, True, True)):
-            raise refusal(
-                "invalid_value",
-                "Invalid value for '{param}': expected either 'format', or 'structures' and 'triggers'.",
-            )
+            raise invalid("Invalid value for '{param}': expected either 'format', or 'structures' and 'triggers'.")
         tag = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         if len(orjson.dumps(tag)) > MAX_TAG_CHARS:
-            raise refusal("invalid_value", f"Invalid value for '{{param}}': it is larger than {MAX_TAG_CHARS} bytes.")
+            raise invalid(f"Invalid value for '{{param}}': it is larger than {MAX_TAG_CHARS} bytes.")
         check_tag_parts(tag)
         return self
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import ConfigDict, Field, Tag
 
-from serve_app.schemas.base import Name, WireModel, estimate_tokens, refusal
+from serve_app.schemas.base import Name, WireModel, estimate_tokens, invalid
 from serve_app.schemas.custom_tools import InputGrammar, TextInput, check_grammars, function_of
 from serve_app.schemas.json_schema import check_json_schema
 
@@ -195,10 +195,8 @@ def check_parameters(parameters: JsonSchema | None, at: str, *, strict: bool = F
         return
     types = parameters.get("type", "object")
     if types != "object" and not (isinstance(types, list) and "object" in types):
-        raise refusal(
-            "invalid_value",
-            "Invalid schema for '{param}': 'type' must be 'object', as the arguments of a function are one.",
-            at,
+        raise invalid(
+            "Invalid schema for '{param}': 'type' must be 'object', as the arguments of a function are one.", at
         )
     check_json_schema(parameters, at, strict=strict, is_compiled=is_compiled)
 
@@ -224,8 +222,7 @@ def check_custom_tools(tools: Iterable[ChatFunctionTool | ChatCustomTool] | None
     num_of = Counter(map(name_of, tools))
     for index, tool in enumerate(tools):
         if isinstance(tool, ChatCustomTool) and num_of[tool.custom.name] > 1:
-            raise refusal(
-                "invalid_value",
+            raise invalid(
                 "Invalid value for '{param}': another tool has this name, too. Rename one.",
                 f"tools[{index}].custom.name",
             )
@@ -241,10 +238,8 @@ def check_tool_choice(choice: ToolChoice | None, tools: list[ChatFunctionTool | 
     if choice is None or choice in ("none", "auto"):
         return
     if not tools:
-        raise refusal(
-            "invalid_value",
-            "Invalid value for '{param}': '{param}' is only allowed when 'tools' are specified.",
-            "tool_choice",
+        raise invalid(
+            "Invalid value for '{param}': '{param}' is only allowed when 'tools' are specified.", "tool_choice"
         )
     names: set[tuple[str, str]] = {(tool.type, name_of(tool)) for tool in tools}
     if isinstance(choice, AllowedToolsChoice):
@@ -261,4 +256,4 @@ def _named(choice: NamedToolChoice | CustomToolChoice | AllowedFunction | Allowe
 
 def _check_known(kind: str, name: str, names: set[tuple[str, str]], at: str) -> None:
     if (kind, name) not in names:
-        raise refusal("invalid_value", f"Invalid value for '{{param}}': tool '{name}' not found in 'tools'.", at)
+        raise invalid(f"Invalid value for '{{param}}': tool '{name}' not found in 'tools'.", at)

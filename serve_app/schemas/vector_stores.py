@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from deployments.state.vector_stores.files import StoredStoreBatch
 from deployments.state.vector_stores.rows import FileCounts, FileStatus, StoredStore, StoredStoreFile
-from serve_app.schemas.base import Metadata, TwoWayQuery, WireModel, refusal
+from serve_app.schemas.base import Metadata, TwoWayQuery, WireModel, invalid, refusal
 from serve_app.schemas.file_filters import Attributes
 
 MAX_FILES_AT_CREATION = 500
@@ -31,8 +31,7 @@ class StaticSizes(WireModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.chunk_overlap_tokens > self.max_chunk_size_tokens // 2:
-            raise refusal(
-                "invalid_value",
+            raise invalid(
                 "Invalid '{param}': the overlap must not be more than half of 'max_chunk_size_tokens'.",
                 ".chunk_overlap_tokens",
             )

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from serve_app.errors.api import BadRequest, shorten
+from serve_app.errors.api import BadRequest, invalid_value, shorten
 
 _MAX_FINDINGS = 256
 _QUOTED = re.compile(r"'([^']*)'")
@@ -210,11 +210,10 @@ def _translate_length(finding: ErrorDetails, body: Any) -> BadRequest:
 
 def _translate_pattern(finding: ErrorDetails, body: Any) -> BadRequest:
     path, _ = locate(body, finding)
-    return BadRequest(
+    return invalid_value(
         f"Invalid '{path}': string does not match pattern. Expected a string that matches the pattern "
         f"'{finding['ctx']['pattern']}'.",
-        param=path,
-        code="invalid_value",
+        path,
     )
 
 
@@ -252,9 +251,7 @@ def _not_supported(path: str, value: Any, supported: list[str]) -> BadRequest:
     listed = " and ".join(quoted) if len(quoted) < 3 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
     if not isinstance(value, str):
         return _wrong_type(path, f"one of {listed}", value)
-    return BadRequest(
-        f"Invalid value: '{shorten(value)}'. Supported values are: {listed}.", param=path, code="invalid_value"
-    )
+    return invalid_value(f"Invalid value: '{shorten(value)}'. Supported values are: {listed}.", path)
 
 
 def _translate_other(finding: ErrorDetails, body: Any) -> BadRequest:
@@ -265,7 +262,7 @@ def _translate_other(finding: ErrorDetails, body: Any) -> BadRequest:
         # Only messages of our own validators are passed on: others may quote the value.
         why = f": {context['error']}" if finding["type"] == "value_error" else ""
         what = f"Invalid value for '{path}'" if path else "Invalid request"
-        return BadRequest(f"{what}{why}.", param=path or None, code="invalid_value")
+        return invalid_value(f"{what}{why}.", path or None)
     at: str = context["at"]
     param = f"{path}{at}" if not path or at[:1] in ("", ".", "[") else f"{path}.{at}"
     return BadRequest(context["sentence"].replace("{param}", param), param=param, code=finding["type"])

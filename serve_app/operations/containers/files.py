@@ -25,7 +25,7 @@ from deployments.tools.code_interpreter.messages import (
 from deployments.tools.config import CodeInterpreterConfig
 from deployments.tools.sandbox.frames import is_safe_path
 from deployments.tools.sandbox.root import WORK_FOLDER
-from serve_app.errors.api import BadRequest, BodyTooLarge, NotFound, shorten
+from serve_app.errors.api import BodyTooLarge, NotFound, invalid_value, shorten
 from serve_app.errors.capacity import STORED_FILES_AWAY, QuotaExceeded, StoresAway, ToolOff, Unavailable
 
 EXPIRED = "container_expired"
@@ -48,7 +48,7 @@ def translated(container_id: str, file_id: str = "") -> Iterator[None]:
     except ContainerFileMissing:
         raise no_file(file_id) from None
     except ContainerRefused as refused:
-        raise BadRequest(refused.message, param="file", code="invalid_value") from None
+        raise invalid_value(refused.message, "file") from None
     except InterpreterOff as off:
         raise ToolOff(off.message) from None
     except InterpreterAway as away:
@@ -100,10 +100,9 @@ class ContainerFiles:
             except FileNotFound:
                 raise NotFound(f"No such File object: {shorten(file_id)}", param=f"{param}[{index}]") from None
             if file.num_bytes > self._max_bytes:
-                raise BadRequest(
+                raise invalid_value(
                     f"Invalid file: {shorten(file_id)} is larger than the {self._work_mib} MiB of a container.",
-                    param=f"{param}[{index}]",
-                    code="invalid_value",
+                    f"{param}[{index}]",
                 )
             found.append(file)
         return found

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from serve_app.schemas.base import Name, WireModel, refusal
+from serve_app.schemas.base import Name, WireModel, invalid
 from serve_app.schemas.custom_tools import InputGrammar, TextInput
 from serve_app.schemas.tools import MAX_TOOLS, JsonSchema, called_name
 
@@ -184,8 +184,7 @@ def check_functions(functions: Iterable[ClientFunction]) -> None:
     for function in functions:
         other = seen.setdefault(function.called, function)
         if other is not function and not (_is_plain(other) and _is_plain(function)):
-            raise refusal(
-                "invalid_value",
+            raise invalid(
                 f"Invalid value for '{{param}}': another tool is called '{function.called}', too. Rename one.",
                 f"{function.at}.{'type' if function.built_in else 'name'}",
             )

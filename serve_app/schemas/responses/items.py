@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 
 from pydantic import BeforeValidator, ConfigDict, Field, Tag, model_validator
 
-from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal
+from serve_app.schemas.base import NAME_PATTERN, WireModel, invalid, refusal
 from serve_app.schemas.responses.built_in_tool import ItemId
 from serve_app.schemas.responses.client_calls import (
     CallId,
@@ -85,16 +85,12 @@ class MessageItem(WireModel):
         for index, part in enumerate(self.content):
             if isinstance(part, OutputTextPart | OutputRefusalPart) != is_assistant:
                 supported = _OUTPUT_PARTS if is_assistant else _INPUT_PARTS
-                raise refusal(
-                    "invalid_value",
-                    f"Invalid value: '{part.type}'. Supported values are: {supported}.",
-                    f".content[{index}].type",
+                raise invalid(
+                    f"Invalid value: '{part.type}'. Supported values are: {supported}.", f".content[{index}].type"
                 )
             if self.role != "user" and isinstance(part, InputImagePart | InputFilePart):
-                raise refusal(
-                    "invalid_value",
-                    f"Invalid value: '{part.type}'. Supported values are: 'input_text'.",
-                    f".content[{index}].type",
+                raise invalid(
+                    f"Invalid value: '{part.type}'. Supported values are: 'input_text'.", f".content[{index}].type"
                 )
         return self
 

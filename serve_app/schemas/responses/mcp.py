@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
 from deployments.operations import Operation
-from serve_app.schemas.base import Refused, WireModel, refusal
+from serve_app.schemas.base import Refused, WireModel, invalid, refusal
 from serve_app.schemas.responses.built_in_tool import BuiltInItem, BuiltInTool
 
 MAX_SERVERS = 16
@@ -43,17 +43,15 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
         raise refusal("object_above_max_properties", f"Invalid '{{param}}': expected at most {MAX_HEADERS} headers.")
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or name.lower() in _NOT_THEIRS:
-            raise refusal(
-                "invalid_value", "Invalid key in '{param}': one of them is not the name of a header to be sent."
-            )
+            raise invalid("Invalid key in '{param}': one of them is not the name of a header to be sent.")
         if len(value) > MAX_HEADER_CHARS or not _HEADER_VALUE.fullmatch(value):
-            raise refusal("invalid_value", "Invalid value in '{param}': it cannot be sent as a header.", f".{name}")
+            raise invalid("Invalid value in '{param}': it cannot be sent as a header.", f".{name}")
     return headers
 
 
 def _check_authorization(token: str) -> str:
     if len(token) > MAX_HEADER_CHARS or not _HEADER_VALUE.fullmatch(token):
-        raise refusal("invalid_value", "Invalid '{param}': it cannot be sent as a header.")
+        raise invalid("Invalid '{param}': it cannot be sent as a header.")
     return token
 
 

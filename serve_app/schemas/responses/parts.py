@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, LiteralString, Self
 
 from pydantic import Field, model_validator
 
-from serve_app.schemas.base import WireModel, refusal
+from serve_app.schemas.base import WireModel, invalid, refusal
 from serve_app.schemas.messages import PromptCacheBreakpoint
 
 FileId = Annotated[str, Field(min_length=1, max_length=128)]
@@ -109,8 +109,7 @@ class InputFilePart(WireModel):
         if self.file_data is None and self.file_id is None:
             raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", ".file_data")
         if self.file_data is not None and not self.file_data.startswith("data:"):
-            raise refusal(
-                "invalid_value",
+            raise invalid(
                 "Invalid '{param}': expected a data URL that holds a base64-encoded file (data:text/plain;base64,...).",
                 ".file_data",
             )

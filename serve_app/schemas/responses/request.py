@@ -28,6 +28,7 @@ from serve_app.schemas.base import (
     User,
     WireModel,
     check_stream_options,
+    invalid,
     refusal,
     unsupported,
 )
@@ -225,9 +226,7 @@ class ResponseRequest(SamplingOptions, PromptedRequest):
             raise unsupported("prompt", "by this service, which stores no prompts. Send their text as 'instructions'")
         for index, item in enumerate(self.input[:-1] if isinstance(self.input, list) else ()):
             if isinstance(item, CompactionTrigger):
-                raise refusal(
-                    "invalid_value", "Invalid '{param}': a 'compaction_trigger' must be last.", f"input[{index}]"
-                )
+                raise invalid("Invalid '{param}': a 'compaction_trigger' must be last.", f"input[{index}]")
         check_stream_options(self.stream_options, self.stream)
         self.check_lengths(self.max_output_tokens)
         if self.background and self.store is False:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Tag
 from pydantic.json_schema import SkipJsonSchema
 
 from deployments.operations import TOOLS
-from serve_app.schemas.base import Name, WireModel, refusal
+from serve_app.schemas.base import Name, WireModel, invalid, refusal
 from serve_app.schemas.custom_tools import InputGrammar
 from serve_app.schemas.responses.built_in_tool import BuiltInItem, BuiltInTool
 from serve_app.schemas.responses.functions import (
@@ -224,10 +224,8 @@ def check_tool_choice(choice: ToolChoice | None, tools: list[Tool] | None) -> No
     if choice is None or choice in ("none", "auto"):
         return
     if not tools:
-        raise refusal(
-            "invalid_value",
-            "Invalid value for '{param}': '{param}' is only allowed when 'tools' are specified.",
-            "tool_choice",
+        raise invalid(
+            "Invalid value for '{param}': '{param}' is only allowed when 'tools' are specified.", "tool_choice"
         )
     named: list[tuple[_Named, str]] = []
     if isinstance(choice, AllowedTools):
@@ -253,9 +251,7 @@ def _check_named(one: _Named, at: str, tools: list[Tool]) -> None:
             field, wanted = "type", one.type
             there = {tool.type for tool in tools if isinstance(tool, BuiltInTool | ClientBuiltIn)}
     if wanted not in there:
-        raise refusal(
-            "invalid_value", f"Invalid value for '{{param}}': tool '{wanted}' not found in 'tools'.", f"{at}.{field}"
-        )
+        raise invalid(f"Invalid value for '{{param}}': tool '{wanted}' not found in 'tools'.", f"{at}.{field}")
 
 
 MAX_FUNCTIONS = 4_096
@@ -293,8 +289,7 @@ def _check_servers(tools: list[Tool] | None, at: str) -> None:
     for index, tool in enumerate(tools or ()):
         if isinstance(tool, McpTool):
             if tool.server_label in labels:
-                raise refusal(
-                    "invalid_value",
+                raise invalid(
                     "Invalid value for '{param}': another MCP server has this label. Give each one its own.",
                     f"{at}[{index}].server_label",
                 )

@@ -8,7 +8,7 @@ import orjson
 from pydantic import AfterValidator, Field
 
 from deployments.operations import Operation
-from serve_app.schemas.base import WireModel, refusal
+from serve_app.schemas.base import WireModel, invalid
 from serve_app.schemas.responses.built_in_tool import RESULTS_NOT_KEPT, BuiltInItem, BuiltInTool, ItemId, Shown
 
 MAX_ALLOWED_DOMAINS = 100
@@ -17,9 +17,8 @@ _DOMAIN = re.compile(r"(?=.{1,253}$)(?!-)[a-zA-Z0-9-]{1,63}(?:\.(?!-)[a-zA-Z0-9-
 
 def _check_domain(domain: str) -> str:
     if _DOMAIN.fullmatch(domain) is None:
-        raise refusal(
-            "invalid_value",
-            "Invalid '{param}': expected a domain alone, such as 'example.com', without 'https://' and without a path.",
+        raise invalid(
+            "Invalid '{param}': expected a domain alone, such as 'example.com', without 'https://' and without a path."
         )
     return domain.lower()
 

@@ -11,7 +11,7 @@ from deployments.operations import Operation
 from deployments.state.files.store import FileNotFound, FileStore, StoredFile
 from deployments.state.identity.principal import Principal
 from deployments.state.objects.store import StoreUnavailable
-from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, shorten
+from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, invalid_value, shorten
 from serve_app.errors.capacity import STORED_FILES_AWAY, StoresAway
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.scopes import check_operation
@@ -85,11 +85,7 @@ class Attachments:
         try:
             if file_id not in self._read:
                 if len(self._read) == MAX_FILES:
-                    raise BadRequest(
-                        f"Too many files: no more than {MAX_FILES} can be read at once.",
-                        param=param,
-                        code="invalid_value",
-                    )
+                    raise invalid_value(f"Too many files: no more than {MAX_FILES} can be read at once.", param)
                 file = await self._files.find(self._principal.account, file_id)
                 self._count(file, param)
                 self._read[file_id] = file, b"".join([piece async for piece in self._files.read(file)])
@@ -118,9 +114,7 @@ def _decode(data_url: str, param: str) -> bytes:
     try:
         return b64decode(data_url.partition(",")[2], validate=True)
     except binascii.Error:
-        raise BadRequest(
-            f"Invalid '{param}': what follows 'base64,' is not base64.", param=param, code="invalid_value"
-        ) from None
+        raise invalid_value(f"Invalid '{param}': what follows 'base64,' is not base64.", param) from None
 
 
 def _text(content: bytes, param: str) -> str:

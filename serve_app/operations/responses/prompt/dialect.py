@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from deployments.models.contract.errors import ContextLengthExceeded, EngineError, RequestRejected
-from serve_app.errors.api import BadRequest, shorten
+from serve_app.errors.api import BadRequest, invalid_value, shorten
 from serve_app.operations.chat import check_features
 from serve_app.operations.dialects import checked, renamed
 from serve_app.operations.responses.events.writer import Item
@@ -201,11 +201,10 @@ def _find_shown(named: NamedChoice, own: Sequence[ClientFunction]) -> ClientFunc
     """Return the tool that a choice names. Raises BadRequest if no search has found it yet."""
     function = find_function(named.name, own, named.type)
     if function is None:
-        raise BadRequest(
+        raise invalid_value(
             f"Invalid value for 'tool_choice.name': the tool '{shorten(named.name)}' is deferred, and no search has "
             "found it yet. Leave 'defer_loading' out to force a call of it.",
-            param="tool_choice.name",
-            code="invalid_value",
+            "tool_choice.name",
         )
     return function
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from serve_app.errors.api import BadRequest, shorten
+from serve_app.errors.api import BadRequest, invalid_value, shorten
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.outputs import (
     CALL_WENT_WRONG,
@@ -169,10 +169,9 @@ class History:
         request_id = item["approval_request_id"]
         call = self._requests.get(request_id)
         if call is None:
-            raise BadRequest(
+            raise invalid_value(
                 f"No approval request found with id {shorten(request_id)}.",
-                param=f"input[{index - self._own_from}].approval_request_id" if index >= self._own_from else "input",
-                code="invalid_value",
+                f"input[{index - self._own_from}].approval_request_id" if index >= self._own_from else "input",
             )
         call.is_whole, call.output = not item["approve"], None if item["approve"] else declined(item)
 
@@ -215,10 +214,9 @@ class History:
         call = self._waiting.pop(call_id, None)
         if call is None:
             why = "Another output for" if call_id in self._answered else "No tool call found for"
-            raise BadRequest(
+            raise invalid_value(
                 f"{why} function call output with call_id {shorten(call_id)}.",
-                param=f"input[{index - self._own_from}].call_id" if index >= self._own_from else "input",
-                code="invalid_value",
+                f"input[{index - self._own_from}].call_id" if index >= self._own_from else "input",
             )
         call.output = output
         self._answered.add(call_id)

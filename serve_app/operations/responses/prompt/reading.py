@@ -19,7 +19,7 @@ from deployments.state.responses.values import (
     TurnUnfinished,
 )
 from deployments.steps import STORAGE, step
-from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse, shorten
+from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse, invalid_value, shorten
 from serve_app.operations.responses.prompt.attachments import Attachments
 from serve_app.operations.responses.prompt.history import History, Message, ServerRun
 from serve_app.operations.responses.prompt.turn import PastConversation
@@ -124,10 +124,9 @@ class PromptReader:
         except TurnMissing as missing:
             raise UnknownPreviousResponse(missing.response_id) from None
         except TurnUnfinished:
-            raise BadRequest(
+            raise invalid_value(
                 f"Previous response with id '{shorten(response_id)}' is still in progress. Wait until it has ended.",
-                param="previous_response_id",
-                code="invalid_value",
+                "previous_response_id",
             ) from None
         except TooMuchToRead:
             raise _too_large("previous_response_id") from None

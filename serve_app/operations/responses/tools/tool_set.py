@@ -6,10 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from deployments.operations import Operation
-from serve_app.errors.api import BadRequest, shorten
+from serve_app.errors.api import BadRequest, invalid_value, shorten
 from serve_app.operations.responses.events.server_call import WrittenCall
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.tools.contract import (
@@ -92,11 +91,10 @@ def check_approvals(items: Sequence[Item], server_labels: Collection[str | None]
     for request in approved_requests(items):
         label = request["server_label"]
         if label not in server_labels:
-            raise BadRequest(
+            raise invalid_value(
                 f"The approval request {shorten(request['id'])} is for the MCP server '{shorten(label)}', which is "
                 "not among the tools. Send that server in 'tools' again.",
-                param="tools",
-                code="invalid_value",
+                "tools",
             )
 
 
@@ -218,7 +216,7 @@ class ToolSet:
         for tool in self.remote:
             item = tool.begin_list()
             if item is not None:
-                await tool.list_functions(item, _ignore_event)
+                await tool.list_functions(item, lambda kind, **fields: None)
         self.offer()
 
     def cite(self, text: str) -> list[Item]:
@@ -237,10 +235,6 @@ def _retrieve_error(task: asyncio.Task[None]) -> None:
     """Retrieve an error that nothing may wait for: asyncio would log it."""
     if not task.cancelled():
         task.exception()
-
-
-def _ignore_event(kind: str, **fields: Any) -> None:
-    return None
 
 
 async def open_tools(built_ins: BuiltIns, placed: Sequence[PlacedTool], context: ToolContext) -> ToolSet:
@@ -264,20 +258,18 @@ async def open_tools(built_ins: BuiltIns, placed: Sequence[PlacedTool], context:
         names = {function.name for function in tool.offered()}
         if names & taken and not isinstance(tool.tool, RemoteTool):  # Those are left out, as before they were listed.
             name = min(names & taken)
-            raise BadRequest(
+            raise invalid_value(
                 f"Invalid value: the tool '{tool.type}' is there twice, or a function has its name '{name}'. Name each "
                 "tool once, and the function differently.",
-                param=one.at,
-                code="invalid_value",
+                one.at,
             )
         taken |= names
         opened.append(tool)
     if client.deferred and not any(isinstance(one.tool, ToolSearchTool) for one in placed):
-        raise BadRequest(
+        raise invalid_value(
             f"Invalid value: the function '{next(iter(client.deferred))}' is deferred, and nothing can find it. Add "
             "{'type': 'tool_search'} to 'tools', or leave 'defer_loading' out.",
-            param=next(iter(client.deferred.values())).at,
-            code="invalid_value",
+            next(iter(client.deferred.values())).at,
         )
     check_approvals(context.items, {one.server_label for one in opened})
     return ToolSet(opened, client)
