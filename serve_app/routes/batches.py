@@ -16,7 +16,7 @@ from deployments.state.batches.ledger import CannotCancel, CannotPause
 from deployments.state.batches.rows import Batch, NewBatch
 from deployments.state.batches.store import BatchNotFound, TooManyBatches
 from deployments.state.identity.principal import Principal
-from serve_app.errors.api import BadRequest, Conflict, NotFound, RetentionForbids, shorten
+from serve_app.errors.api import Conflict, NotFound, RetentionForbids, invalid_value, shorten
 from serve_app.errors.capacity import QuotaExceeded
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.endpoint import actor_of, admin_caller, answers, caller, json_response, services_of
@@ -194,27 +194,16 @@ async def cancel_batch(request: Request) -> Response:
     Requests that have finished keep their results.
     """
     principal = await caller(request, Operation.BATCHES)
-    batch_id = request.path_params["batch_id"]
-    services = services_of(request)
-    try:
-        batch = await services.batches.cancel(principal.account, batch_id)
-    except BatchNotFound:
-        raise unknown_batch(batch_id) from None
-    except CannotCancel as refused:
-        raise Conflict(f"Cannot cancel a batch with status '{refused.status}'.") from None
-    services.wake_batches()
-    return json_response(batch_to_wire(batch))
+    services, batch_id = services_of(request), request.path_params["batch_id"]
+    cancelling = services.batches.cancel(principal.account, batch_id)
+    return json_response(batch_to_wire(await change_batch(services, cancelling, batch_id)))
 
 
 def _check_endpoint(services: Services, principal: Principal, endpoint: str) -> None:
     operations = services.operations.by_path()
     if endpoint not in operations:
         offered = ", ".join(f"'{path}'" for path in operations)
-        raise BadRequest(
-            f"Invalid value: '{shorten(endpoint)}'. Supported values are: {offered}.",
-            param="endpoint",
-            code="invalid_value",
-        )
+        raise invalid_value(f"Invalid value: '{shorten(endpoint)}'. Supported values are: {offered}.", "endpoint")
     check_operation(principal, operations[endpoint].name)
 
 
@@ -263,17 +252,15 @@ async def cancel_any_batch(request: Request) -> Response:
     return await _change(request, services_of(request).batches.cancel_any)
 
 
-async def change_batch(
-    services: Services, change: Callable[[str, Actor], Awaitable[Batch]], batch_id: str, by: Actor
-) -> Batch:
-    """Apply an operator's change to a batch; return the batch.
+async def change_batch(services: Services, change: Awaitable[Batch], batch_id: str) -> Batch:
+    """Carry out a change of a batch; return the batch.
 
     Raises:
         NotFound: there is no such batch.
         Conflict: its status does not allow the change.
     """
     try:
-        batch = await change(batch_id, by)
+        batch = await change
     except BatchNotFound:
         raise unknown_batch(batch_id) from None
     except CannotCancel as refused:
@@ -287,7 +274,8 @@ async def change_batch(
 async def _change(request: Request, change: Callable[[str, Actor], Awaitable[Batch]]) -> Response:
     principal = await admin_caller(request)
     batch_id = request.path_params["batch_id"]
-    return json_response(_to_wire(await change_batch(services_of(request), change, batch_id, actor_of(principal))))
+    changing = change(batch_id, actor_of(principal))
+    return json_response(_to_wire(await change_batch(services_of(request), changing, batch_id)))
 
 
 def _to_wire(batch: Batch) -> dict[str, Any]:

@@ -63,5 +63,5 @@ async def cancel_batch(visit: Visit) -> Response:
 
 async def _change(visit: Visit, change: Callable[[str, Actor], Awaitable[Batch]]) -> Response:
     batch_id = visit.request.path_params["batch_id"]
-    await change_batch(visit.services, change, batch_id, visit.actor)
+    await change_batch(visit.services, change(batch_id, visit.actor), batch_id)
     return redirect(f"/console/operator/batches/{batch_id}")
