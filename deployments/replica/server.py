@@ -91,7 +91,6 @@ class ModelReplica:
     async def __init__(  # type: ignore[misc]  # Serve awaits it.
         self, model: ModelConfig, tls: TlsFiles | None = None, patience: Patience = USUAL
     ) -> None:
-        """Start the engine, then listen."""
         keep_handlers_open()
         listen_on_own_address()
         self._guard = Guard()

@@ -24,8 +24,6 @@ app = typer.Typer(cls=Commands, help="Show regions, and take one out of traffic.
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Everything about regions in the shared database."""
-
     regions: list[Region]
     leads: dict[str, list[str]]
     standbys: list[Standby]

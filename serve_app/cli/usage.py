@@ -116,5 +116,4 @@ def _print_usage(rows: Sequence[UsageRow], names: Mapping[str, str], days: int) 
 
 
 def _in_currency(cost: int) -> float:
-    """Return a cost in the currency of the prices."""
     return cost / COST_PER_UNIT

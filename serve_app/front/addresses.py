@@ -16,7 +16,6 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Return the address as in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 

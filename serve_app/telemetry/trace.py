@@ -198,7 +198,6 @@ def known_part(param: str | None) -> str | None:
 
 @cache
 def _known_names() -> frozenset[str]:
-    """Return the names of the fields of all models of bodies and queries."""
     return frozenset(_names_in(BaseModel))
 
 

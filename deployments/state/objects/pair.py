@@ -225,8 +225,6 @@ class _PairWriter:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The result of a call to a store."""
-
     side: Side
     value: int | None = None
     error: StoreUnavailable | None = None
@@ -241,7 +239,6 @@ async def _attempt(side: Side, work: Awaitable[int | None]) -> _Result:
 
 
 def _check(results: Sequence[_Result]) -> None:
-    """Raise the last error if every store failed."""
     errors = [result.error for result in results if result.error is not None]
     if len(errors) == len(results):
         raise errors[-1]

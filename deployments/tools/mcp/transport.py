@@ -70,8 +70,6 @@ class NotingTransport(httpx2.AsyncBaseTransport):
 
 
 class _NotingStream(httpx2.AsyncByteStream):
-    """The content of an answer."""
-
     def __init__(self, inner: httpx2.AsyncByteStream, notes: Notes) -> None:
         self._inner = inner
         self._notes = notes

@@ -124,13 +124,11 @@ def _time_of(text: str) -> float | None:
 
 
 async def _names(visit: Visit, records: Sequence[RequestRecord]) -> dict[str, str]:
-    """Return the names of the keys of requests by their ids."""
     found = await visit.services.keys.find_all(list({record.key_id for record in records if record.key_id}))
     return {key_id: key.name for key_id, key in found.items()}
 
 
 def _reason(record: RequestRecord) -> str:
-    """Return why a request was refused."""
     if record.param in _LIMITS:
         return _LIMITS[record.param]
     return _REASONS.get(record.status, "It was refused.")

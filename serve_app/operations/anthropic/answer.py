@@ -127,7 +127,6 @@ class MessageStream(GeneratedStream):
         yield b"".join(map(frame, [*ended, {"type": "message_stop"}]))
 
     def _message(self, usage: Usage) -> Json:
-        """Return the message as it begins."""
         begun: Json = {"content": [], "stop_reason": None, "stop_sequence": None}
         return {**self._head, **begun, "usage": usage_to_wire(usage)}
 

@@ -175,7 +175,6 @@ def _code_of(arguments: str) -> str | None:
 
 
 def _output_of(result: CodeRun, note: str) -> str:
-    """Return the output of a call for the model."""
     lines = [note, result.logs.rstrip("\n")]
     if result.reason is not None:
         lines.append(f"[The code was stopped: {result.reason}]")

@@ -320,7 +320,6 @@ class ResponseRun:
                     return
 
     async def _ask(self, chat: GenerationChat) -> AsyncGenerator[Sequence[Event]]:
-        """Yield the events of the model's answer to a chat."""
         self._num_generations += 1
         name = f"-{self._num_generations}" if self._num_generations > 1 else ""
         self._stream = stream = ask(self.turn, self._chat, chat, name)
