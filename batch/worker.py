@@ -57,19 +57,15 @@ class Fleet(Protocol):
             Fenced: another coordinator has claimed the batch.
             FleetDown: no worker could be started.
         """
-        ...
 
     async def run_alone(self, batch: ClaimedBatch, place: Place) -> None:
         """Run one line in a process that runs no other, as `run` does: if the process dies, the line is at fault."""
-        ...
 
     async def forget(self, batch_id: str) -> None:
         """Stop the workers that ran single lines of a batch."""
-        ...
 
     async def close(self) -> None:
         """Stop all workers."""
-        ...
 
 
 class LineWorker:

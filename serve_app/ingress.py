@@ -36,7 +36,6 @@ class Coordinator(Protocol):
 
         Return what makes it look for new batches now, which returns at once.
         """
-        ...
 
 
 class Ingress:

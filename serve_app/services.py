@@ -51,11 +51,9 @@ class ClusterView(Protocol):
 
     async def look(self) -> dict[str, Any]:
         """Return deployments, nodes and engines, for operators."""
-        ...
 
     async def deployments(self) -> list[dict[str, Any]]:
         """Return the deployments alone, which takes less."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

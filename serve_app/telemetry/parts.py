@@ -48,7 +48,6 @@ class Sink(Protocol):
 
     def add(self, series: Series, values: tuple[str, ...], amount: float) -> None:
         """Add to a counter, or set a gauge."""
-        ...
 
 
 class PartsWatcher(Watch):

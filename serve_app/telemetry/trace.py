@@ -129,11 +129,9 @@ class Metrics(Protocol):
 
     def begin(self) -> None:
         """Count a request that has arrived."""
-        ...
 
     def end(self, record: RequestRecord) -> None:
         """Count a request that has been answered."""
-        ...
 
 
 class Observer:

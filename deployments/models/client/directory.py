@@ -70,7 +70,6 @@ class Starting(Protocol):
 
     async def wait_for_replica(self) -> None:
         """Return once there is a replica."""
-        ...
 
 
 class ModelStartup:

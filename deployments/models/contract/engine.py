@@ -139,11 +139,9 @@ class EngineStream(Protocol):
         Raises:
             EngineError: before the first piece if the request does not run, later if it breaks off.
         """
-        ...
 
     async def aclose(self) -> None:
         """Abort the generation if it still runs; harmless otherwise. `summary` then has its usage so far."""
-        ...
 
 
 class Engine(Protocol):
@@ -153,7 +151,6 @@ class Engine(Protocol):
 
     def run(self, request: EngineRequest) -> EngineStream:
         """Return the answer's stream; nothing happens until it is iterated."""
-        ...
 
 
 class ModelDirectory(Protocol):
@@ -161,11 +158,9 @@ class ModelDirectory(Protocol):
 
     def find(self, model_id: str) -> Engine | None:
         """Return the engine behind a model id or alias, None when there is none."""
-        ...
 
     def cards(self) -> list[ModelCard]:
         """Return every model's card, in the order of the configuration."""
-        ...
 
 
 def render_salt(account: str, share: float, own: str | None) -> str:

@@ -20,15 +20,12 @@ class Renderer(Protocol):
 
     def text(self, choice: int, text: str) -> bytes:
         """Return the bytes for more text of a choice, faster than with a `TextDelta`."""
-        ...
 
     def events(self, events: Sequence[Event]) -> bytes:
         """Return the bytes for events, which may be none."""
-        ...
 
     def finish(self, usage: Usage) -> bytes:
         """Return the last bytes of the answer."""
-        ...
 
 
 def usage_to_wire(usage: Usage) -> dict[str, Any]:

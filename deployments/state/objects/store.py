@@ -59,7 +59,6 @@ class ObjectWriter(Protocol):
 
     async def write(self, piece: bytes) -> None:
         """Add to the object."""
-        ...
 
 
 class ObjectStore(Protocol):
@@ -70,11 +69,9 @@ class ObjectStore(Protocol):
 
     def create(self, key: str) -> AbstractAsyncContextManager[ObjectWriter]:
         """Open a new object, which appears when the block ends, and does not when it ends with an error."""
-        ...
 
     async def put(self, key: str, content: bytes) -> None:
         """Write a small object at once."""
-        ...
 
     async def read(self, key: str, start: int, stop: int) -> bytes:
         """Return the bytes of an object from `start` up to `stop`, fewer where it ends before.
@@ -82,7 +79,6 @@ class ObjectStore(Protocol):
         Raises:
             ObjectMissing: there is no such object.
         """
-        ...
 
     async def size(self, key: str) -> int:
         """Return how many bytes an object has.
@@ -90,19 +86,15 @@ class ObjectStore(Protocol):
         Raises:
             ObjectMissing: there is no such object.
         """
-        ...
 
     async def delete(self, key: str) -> None:
         """Delete an object, if there is one."""
-        ...
 
     def list_objects(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """Yield the objects whose keys begin with a folder's name."""
-        ...
 
     async def drop_unfinished(self, older_than_s: float) -> int:
         """Remove the drafts of killed writers; return how many."""
-        ...
 
 
 class BucketStore(ObjectStore):

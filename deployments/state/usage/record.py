@@ -60,8 +60,6 @@ class RequestLog(Protocol):
 
         It is called before the last byte of an answer is sent.
         """
-        ...
 
     def record(self, record: RequestRecord) -> None:
         """Take a record; never waits and never raises."""
-        ...
