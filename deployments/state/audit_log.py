@@ -108,19 +108,6 @@ class AuditLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def append(
-        self,
-        event: str,
-        actor: Actor,
-        target: str,
-        *,
-        account: str | None = None,
-        details: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Append an entry of a change that has no transaction of its own."""
-        async with self._database.write() as connection:
-            await append_entry(connection, event, actor, target, account=account, details=details)
-
     async def page(
         self, where: AuditFilter, limit: int, *, after: str | None = None, before: str | None = None
     ) -> tuple[list[AuditEntry], bool]:

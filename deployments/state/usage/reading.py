@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, ColumnElement, String, Table, and_, cast, fun
 
 from deployments.state.database.connection import Database
 from deployments.state.database.tables.usage import COUNTS, LATENCY, USAGE, Width, vector_store_bytes
-from deployments.state.usage.rollups import WIDTH_S, percentiles, start_of
+from deployments.state.usage.rollups import percentiles, start_of
 
 Group = Literal["account", "key_id", "model", "operation", "is_batch", "service_tier"]
 GROUPS: tuple[Group, ...] = get_args(Group)
@@ -269,8 +269,3 @@ def _latency_of(key: tuple[int, str | None, Metric], counts: Mapping[int, int]) 
         yield Latency(
             start=start, model=model, metric=metric, num_requests=sum(counts.values()), p50_s=p50, p95_s=p95, p99_s=p99
         )
-
-
-def last_period(now: float, width: Width) -> int:
-    """Return the end of the period that `now` lies in."""
-    return start_of(now, width) + WIDTH_S[width]
