@@ -157,6 +157,7 @@ class ServerToolUseBlock(Block):
     """A call that another service carried out, in the history of a conversation.
 
     Args:
+        type: what carried it out: the service itself, or an MCP server.
         id: the id of the call, which its result refers to.
         name: the tool's name.
         input: the arguments.
@@ -174,6 +175,7 @@ class ServerToolResultBlock(Block):
     """What such a call came to. The model reads it as JSON.
 
     Args:
+        type: the tool that was called.
         tool_use_id: the id of the call that this is the result of.
         content: the result.
     """
