@@ -8,7 +8,7 @@ import pytest
 from deployments.models.contract.errors import RequestRejected
 from deployments.models.reasoning import reasoning_budgets
 from deployments.replica.schemas.budget import SchemaCompiler
-from tests.contract.engine.test_options import CITY, SAID, asker
+from tests.contract.engine.test_options import SAID, asker
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
 
@@ -88,6 +88,12 @@ def test_vllm_has_the_efforts_of_gpt_oss_that_others_are_named_by():
     assert set(REASONING_EFFORT) == {"low", "medium", "high"}
 
 
+CITY = {  # Within bounds: a model that is drawn at random may write a string without an end.
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 20}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": CITY}}
 FORMS = {
     "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SAID}}},
