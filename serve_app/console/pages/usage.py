@@ -6,10 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from urllib.parse import quote
 
 from starlette.responses import Response
 
+from deployments.models.price import COST_PER_UNIT
 from deployments.state.database.tables.usage import Width
 from deployments.state.usage.reading import Group, UsageFilter, UsageSum
 from deployments.state.usage.rollups import KEPT_S, WIDTH_S
@@ -188,7 +190,7 @@ async def _export(visit: Visit, chosen: Range, width: Width, group: str, where: 
                 one.num_requests,
                 *counts,
                 beside.num_requests,
-                f"{cost_of(one):.6f}",
+                f"{(Decimal(one.cost) / COST_PER_UNIT):f}",
             ]
         )
     headers = {**HEADERS, "content-disposition": f'attachment; filename="usage-{chosen.first}-{chosen.last}.csv"'}

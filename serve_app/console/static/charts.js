@@ -17,7 +17,7 @@ function draw(element) {
   const isBars = as === "bars";
   const step = times.length > 1 ? times[1] - times[0] : 60;
   const end = times.at(-1) + (isBars ? step : 0);
-  const show = (value) => value === null ? "–" : value.toLocaleString("en-US", { maximumFractionDigits: value < 10 ? 3 : 0 }) + (unit && ` ${unit}`);
+  const show = (value) => value === null ? "–" : value.toLocaleString("en-US", value < 10 ? { maximumSignificantDigits: 4 } : { maximumFractionDigits: 0 }) + (unit && ` ${unit}`);
   const utc = (at) => new Date(at * 1000).toISOString();
   const isLong = end - times[0] > 2 * 86400;
   const tick = (at) => isLong ? utc(at).slice(5, 10) : utc(at).slice(11, 16);

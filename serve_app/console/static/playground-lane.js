@@ -153,7 +153,7 @@ class Lane {
     }
     if (ttft !== null) parts.push(`TTFT ${Math.round(ttft * 1000)} ms`);
     parts.push(`${duration.toFixed(2)} s`);
-    if (cost !== null) parts.push(`${cost.toFixed(6)} ${this.currency}`);
+    if (cost !== null) parts.push(`${cost.toLocaleString("en-US", { maximumSignificantDigits: 6 })} ${this.currency}`);
     return [...parts, `finish reason ${finish}`].join(" · ");
   }
 

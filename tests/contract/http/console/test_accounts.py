@@ -353,7 +353,9 @@ async def test_changes_of_keys_are_in_the_audit_log_under_the_session(world, vis
     assert "&lt;x&gt;" in refused.text
 
 
-@pytest.fixture(params=[NO_PRICES, Prices({MODEL: PriceConfig(input=2.5, output=10)})], ids=["without", "with"])
+@pytest.fixture(
+    params=[NO_PRICES, Prices({MODEL: PriceConfig(input=2.5, cached_input=0.075, output=10)})], ids=["without", "with"]
+)
 def priced(world, request) -> bool:
     """Whether the model has a price; it is known before the application is made."""
     world.prices = request.param
@@ -364,7 +366,7 @@ async def test_models_show_their_price_where_they_have_one(priced, visit, secret
     browser = visit()
     await browser.sign_in(secrets["acct_one"])
     text = await browser.read("/console/models")
-    assert ("<dt>Price</dt>" in text, "2.50 USD prompt, 2.50 cached, 10 completion" in text) == (
+    assert ("<dt>Price</dt>" in text, "2.50 USD prompt, 0.075 cached, 10.00 completion" in text) == (
         priced,
         priced,
     )

@@ -13,6 +13,7 @@ from deployments.models.price import PriceConfig, Prices
 from deployments.state.identity.keys import NewKey
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
+from serve_app.console.rendering import show_money
 from tests.contract.http.answers import MODEL
 
 
@@ -79,7 +80,7 @@ async def test_model_calls_and_other_requests_add_up(holder, log):
     for path in ("/console?span=month", "/console/usage"):
         text = text_of(await holder.read(path))
         assert "Model calls 4 1 failed" in text, path
-        assert "Other requests 2 1 failed, 1 over a limit" in text, path
+        assert "Other and refused requests 2 1 failed, 1 over a limit" in text, path
         assert "Prompt tokens 30 4 cached" in text, path
         assert "Completion tokens 17" in text, path
         assert "their/model" not in text
@@ -145,16 +146,38 @@ def priced(world):
 
 async def test_a_cost_is_shown_where_there_are_prices(priced, holder, log):
     text = text_of(await holder.read("/console/usage"))
-    assert "Cost 2.0000 USD" in text
+    assert "Cost 2.00 USD" in text
     assert "no prices set" not in text
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        (0, "0"),
+        (0.00001215, "0.00001215"),
+        (0.00001234567, "0.0000123457"),
+        (0.075, "0.075"),
+        (0.5, "0.50"),
+        (2, "2.00"),
+        (1234.56789, "1,234.5679"),
+    ],
+)
+def test_a_small_cost_is_not_shown_as_zero(amount, shown):
+    assert show_money(amount) == shown
+
+
+async def test_the_file_has_exact_costs(holder, key_store, keys):
+    await UsageStore(key_store._database).add([request(1, keys[0].key_id, input_cost=12_150_001)])
+    answer = await holder.http.get("/console/usage?format=csv")
+    assert [row["cost"] for row in csv.DictReader(io.StringIO(answer.text))] == ["0.000012150001"]
 
 
 async def test_without_prices_there_is_no_cost(holder, key_store, keys):
     await UsageStore(key_store._database).add([request(1, keys[0].key_id)])
     for path in ("/console", "/console/usage"):
-        text = text_of(await holder.read(path))
-        assert "Cost no prices set" in text
-        assert "0.0000" not in text
+        page = await holder.read(path)
+        assert "Cost no prices set" in text_of(page)
+        assert 'href="/docs/guide/operate/usage#prices"' in page
 
 
 async def test_a_new_account_gets_its_first_program_until_it_has_called_a_model(
@@ -195,7 +218,8 @@ async def test_the_log_shows_speed_service_tier_key_and_cost(holder, log):
     assert "program 1" in text
     assert "flex" in text
     assert "10.0" in text  # Four tokens in 0.4 seconds.
-    assert "2.000000" in text
+    assert "2.00" in text
+    assert "0.00" not in text
     assert "stream" in text
 
 
