@@ -22,7 +22,7 @@ _PROMPTS = {operation.path: operation.prompt or "model" for operation in MODEL_O
 _CHAT = MODEL_OPERATIONS[Operation.CHAT].path
 _EMBEDDINGS = MODEL_OPERATIONS[Operation.EMBEDDINGS].path
 _UNKNOWN_TOKENS = 1024
-_TOKEN_BOUNDS = {
+TOKEN_BOUNDS = {
     _CHAT: (("max_completion_tokens", "max_tokens"), _UNKNOWN_TOKENS),
     MODEL_OPERATIONS[Operation.COMPLETIONS].path: (("max_tokens",), 16),
     MODEL_OPERATIONS[Operation.RESPONSES].path: (("max_output_tokens",), _UNKNOWN_TOKENS),
@@ -164,9 +164,9 @@ def count_embedding_inputs(body: dict[str, Any]) -> int:
 
 def count_generated_tokens(endpoint: str, body: dict[str, Any]) -> int:
     """Return how many tokens a request may generate: as its bounds say, or a guess where it has none."""
-    if endpoint not in _TOKEN_BOUNDS:
+    if endpoint not in TOKEN_BOUNDS:
         return 0
-    names, default = _TOKEN_BOUNDS[endpoint]
+    names, default = TOKEN_BOUNDS[endpoint]
     bound = next((body[name] for name in names if isinstance(body.get(name), int)), default)
     prompts = body.get("prompt")
     num_prompts = len(prompts) if isinstance(prompts, list) and prompts and not isinstance(prompts[0], int) else 1

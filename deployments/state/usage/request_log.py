@@ -104,6 +104,13 @@ class RequestLogReader:
             query = query.where(log.account == account)
         return {row[0]: row[1] for row in await self._database.fetch(query)}
 
+    async def costs(self, where: RequestFilter) -> dict[str | None, int]:
+        """Return the cost of the requests of each model, in 10^-12 of the currency."""
+        log = request_log.c
+        cost = func.sum(log.input_cost + log.cached_cost + log.output_cost)
+        query = select(log.model, cost).where(*_conditions(where)).group_by(log.model)
+        return {row[0]: int(row[1]) for row in await self._database.fetch(query)}
+
     async def last_used(self, by: Literal["account", "key_id"], ids: Sequence[str]) -> dict[str, float]:
         """Return when each account or key was last used, in Unix seconds; those without a request are left out."""
         log = request_log.c

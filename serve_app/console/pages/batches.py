@@ -6,16 +6,19 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
+from deployments.operations import Operation
 from deployments.state.batches.rows import Batch
 from deployments.state.batches.store import BatchNotFound
 from deployments.state.files.store import FileNotFound, StoredFile
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.request_log import RequestFilter
+from serve_app.console.pages.figures import cost_of_batch
+from serve_app.console.pages.models import visible_cards
 from serve_app.console.visit import Visit, redirect
 from serve_app.errors.api import ApiError, BadRequest, NotFound
 from serve_app.routes import batches, files
 from serve_app.routes.batches import BatchCreateRequest
-from serve_app.validation.batch_lines import LineSplitter, Rules, Validation, parse_line, validate
+from serve_app.validation.batch_lines import TOKEN_BOUNDS, LineSplitter, Rules, Validation, parse_line, validate
 from serve_app.validation.body import validate_body
 
 _PAGE_SIZE = 25
@@ -41,13 +44,14 @@ async def list_batches(visit: Visit) -> Response:
 
 
 async def show_batch(visit: Visit) -> Response:
-    """Show a batch, its files, its live progress and the lines that failed."""
+    """Show a batch, its files, its live progress, its cost and the lines that failed."""
     batch = await _find(visit)
     values: dict[str, Any] = {
         "batch": batch,
         "failed": [] if batch.error_file_id is None else await _failed_lines(visit, batch.error_file_id),
         "failures": await _failures_so_far(visit, batch),
         "files": await _files_of(visit, [batch]),
+        **await cost_of_batch(visit, batch),
     }
     return visit.page("batch_state.html" if visit.is_fragment else "batch.html", **values)
 
@@ -61,7 +65,8 @@ async def cancel_batch(visit: Visit) -> Response:
 async def show_upload(visit: Visit, status: int = 200, **values: Any) -> Response:
     """Show the form for an input file."""
     form = {"file": None, "found": None, "endpoint": "", "message": "", "num_checked": BODIES_CHECKED}
-    return visit.page("batch_new.html", status, **form | values)
+    chats = [card.id for card in visible_cards(visit) if Operation.CHAT in card.operations]
+    return visit.page("batch_new.html", status, **form | values, bounds=TOKEN_BOUNDS, model=chats[0] if chats else None)
 
 
 async def return_to_upload(visit: Visit) -> Response:

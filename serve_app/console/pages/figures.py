@@ -6,10 +6,15 @@ from typing import Any, NamedTuple
 import orjson
 
 from deployments.models.price import COST_PER_UNIT
+from deployments.state.batches.rows import Batch
 from deployments.state.database.tables.usage import COUNTS
 from deployments.state.usage.reading import UsageSum
+from deployments.state.usage.request_log import RequestFilter
 from serve_app.console.pages.models import visible_cards
 from serve_app.console.visit import Visit
+
+_SKEW_S = 3600
+"""How far the clocks of a batch and of its requests may be apart."""
 
 
 def accounts_of(visit: Visit) -> tuple[str, ...] | None:
@@ -51,6 +56,21 @@ def _sum_of(sums: Sequence[UsageSum]) -> UsageSum:
 def has_prices(visit: Visit, figures: Figures) -> bool:
     """Return whether costs mean something: a model of the key has a price, or something was charged."""
     return bool(figures.calls.cost) or any(visit.services.prices.of(card.id) for card in visible_cards(visit))
+
+
+async def cost_of_batch(visit: Visit, batch: Batch) -> dict[str, Any]:
+    """Return the `cost` of a batch's requests, and whether it `has_price`.
+
+    It is that of the request log, as charged; None while no request of the batch is in the log, and when all have
+    become too old for it.
+    """
+    begin, end = batch.state.created_at - _SKEW_S, batch.state.finalizing_at
+    until = None if end is None else end + _SKEW_S
+    where = RequestFilter(account=batch.account, batch_id=batch.batch_id, since=begin, until=until)
+    costs = await visit.services.request_log.costs(where)
+    total, models = sum(costs.values()), [model for model in costs if model]
+    has_price = bool(total) or any(visit.services.prices.of(model) for model in models)
+    return {"cost": total / COST_PER_UNIT if models else None, "has_price": has_price}
 
 
 class Series(NamedTuple):

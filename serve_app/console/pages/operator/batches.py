@@ -9,6 +9,7 @@ from deployments.state.audit_log import Actor
 from deployments.state.batches.rows import Batch
 from deployments.state.batches.store import BatchNotFound, StatusFilter
 from deployments.state.database.tables.content import Status
+from serve_app.console.pages.figures import cost_of_batch
 from serve_app.console.visit import Visit, redirect
 from serve_app.errors.api import NotFound
 from serve_app.routes.batches import change_batch
@@ -38,12 +39,14 @@ async def list_batches(visit: Visit) -> Response:
 
 
 async def show_batch(visit: Visit) -> Response:
-    """Show a batch of any account, live: its progress, times, tokens and files."""
+    """Show a batch of any account, live: its progress, times, tokens and cost."""
     try:
         batch = await visit.services.batches.find(None, visit.request.path_params["batch_id"])
     except BatchNotFound:
         raise NotFound(_MISSING) from None
-    return visit.page("operator/batch_state.html" if visit.is_fragment else "operator/batch.html", batch=batch)
+    cost = await cost_of_batch(visit, batch)
+    template = "operator/batch_state.html" if visit.is_fragment else "operator/batch.html"
+    return visit.page(template, batch=batch, **cost)
 
 
 async def pause_batch(visit: Visit) -> Response:
