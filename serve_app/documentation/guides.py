@@ -27,7 +27,7 @@ GUIDE = "/docs/guide"
 _HERE = Path(__file__).parent
 _PAGES = _HERE / "docs"
 _NAVIGATION = _HERE / "mkdocs.yml"
-_FIRST, _START = "Guides", "Start"
+_START = "Start"
 _ATTRIBUTES = re.compile(r"\{ ?\.md-button(?P<main> \.md-button--primary)? ?\}")
 _COMMENT = re.compile(r"\s*<!--.*?-->\s*", re.DOTALL)
 
@@ -66,15 +66,14 @@ class Chapter:
 
 @cache
 def read_chapters() -> tuple[Chapter, ...]:
-    """Return all pages in the order of the navigation, the guides for clients first. Takes a second."""
+    """Return all pages in the order of the navigation. Takes a second."""
     navigation = yaml.safe_load(_NAVIGATION.read_text(encoding="utf-8"))["nav"]
     alone = {_START: [entry for entry in navigation if isinstance(entry, str)]}
-    chapters = [
+    return tuple(
         Chapter(title, tuple(_read(page) for page in pages))
         for entry in (alone, *(entry for entry in navigation if not isinstance(entry, str)))
         for title, pages in entry.items()
-    ]
-    return tuple(sorted(chapters, key=lambda chapter: chapter.title != _FIRST))
+    )
 
 
 def picture(name: str) -> Path | None:

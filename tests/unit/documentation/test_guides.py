@@ -13,12 +13,12 @@ ROOT = Path(__file__).parents[3]
 GUIDES = {guide.address: guide for chapter in read_chapters() for guide in chapter.guides}
 
 
-def test_every_page_of_the_navigation_is_there_and_the_guides_come_first() -> None:
+def test_every_page_of_the_navigation_is_there_and_the_start_comes_first() -> None:
     navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
     chapters = [[[entry]] if isinstance(entry, str) else entry.values() for entry in navigation]
     pages = [page for chapter in chapters for part in chapter for page in part]
     assert sorted(GUIDES) == sorted(f"{GUIDE}/{page.removesuffix('.md')}" for page in pages)
-    assert read_chapters()[0].title == "Guides"
+    assert [chapter.title for chapter in read_chapters()][:2] == ["Start", "Guides"]
 
 
 def test_every_page_has_a_title_and_a_summary() -> None:
