@@ -144,7 +144,7 @@ def _steps(record: RequestRecord) -> list[tuple[str, float, float]]:
     """Return the name of each step of an answer, and its begin and length in seconds."""
     ends: Mapping[str, float | None] = {
         "Queue": record.queued_s,
-        "TTFT" if record.queued_s is None else "Prompt": record.ttft_s,
+        "First token" if record.queued_s is None else "Prompt": record.ttft_s,
         "Answer" if record.ttft_s is None else "Tokens": record.total_s,
     }
     steps, begin = [], 0.0

@@ -157,7 +157,7 @@ async def test_an_operator_uses_every_page(site, secrets):
         await page.get_by_label("Requests per minute").fill("30")
         await page.get_by_label("chat", exact=True).check()
         await page.get_by_role("button", name="Create the key").click()
-        await page.get_by_text("It is shown only now.").wait_for()
+        await page.get_by_text("Copy it now: it is not shown again.").wait_for()
         assert (await page.locator("#secret").text_content()).startswith("sk-manta-")
         await page.get_by_role("link", name="Limits and scopes of the key").click()
         await page.get_by_label("Tokens per minute").fill("500")
