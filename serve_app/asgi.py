@@ -20,6 +20,7 @@ from serve_app.documentation import pages as documentation
 from serve_app.errors.api import ClientGone, MethodNotAllowed, UnknownUrl
 from serve_app.http.body_limits import BodyLimitMiddleware
 from serve_app.http.middleware import RequestMiddleware
+from serve_app.http.nearest_route import nearest_route
 from serve_app.operations.moderations import ModerationOperation
 from serve_app.operations.registry import find_engine_operation
 from serve_app.routes import (
@@ -253,10 +254,20 @@ async def _answer_unrouted(request: Request, error: Exception) -> Response:
     pages = [] if request.app.state.services.console is None else console.ROUTES
     allowed = {method for route in (*ROUTES, *pages) if route.path_regex.match(path) for method in route.methods or ()}
     if not allowed:
-        raise UnknownUrl(request.method, path, meant=_meant_by(path))
+        raise _unknown_url(request.method, path, has_console=bool(pages))
     if request.method == "OPTIONS":
         return Response(status_code=204, headers={"allow": ", ".join(sorted({*allowed, "OPTIONS"}))})
     raise MethodNotAllowed(request.method, path, tuple(sorted(allowed)))
+
+
+def _unknown_url(method: str, path: str, *, has_console: bool) -> UnknownUrl:
+    if meant := _meant_by(path):
+        return UnknownUrl(method, path, meant=meant)
+    if path.rstrip("/") == "/v1":
+        beside = ", and the console is at /console" if has_console else ""
+        return UnknownUrl(method, path, advice=f"This is the base URL of clients. Its routes are at /docs{beside}.")
+    nearest = nearest_route(method, path, ROUTES)
+    return UnknownUrl(method, path, advice=f"Did you mean {nearest}?" if nearest else "")
 
 
 def _meant_by(path: str) -> str:

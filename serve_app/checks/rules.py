@@ -11,8 +11,9 @@ from deployments.models.config import VLLM
 from deployments.models.vllm_options import Parsers, engine_options, known_parsers, other_version, table_version
 from deployments.models.whereabouts import SourceMissing, check_source, is_cached, is_on_hub, may_download
 from serve_app.checks.document import ANY, Document, Pattern, Place
-from serve_app.checks.sentences import Fault, closest_to, did_you_mean, faults_in
+from serve_app.checks.sentences import Fault, did_you_mean, faults_in
 from serve_app.checks.shapes import ARGS, IMPORT_PATH, MODELS, SETTINGS, SHAPES, Shape
+from serve_app.errors.nearest import closest_to
 
 Rule = Callable[[Document], Iterator[Fault]]
 

@@ -9,8 +9,8 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from deployments.config import Section
 from deployments.descriptions import meanings_of, summary_of
 from serve_app.checks.document import Pattern
-from serve_app.checks.sentences import models_in
 from serve_app.checks.shapes import SHAPES
+from serve_app.validation.fields import models_in
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MODE: JsonSchemaMode = "validation"

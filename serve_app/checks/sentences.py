@@ -1,18 +1,18 @@
 """Plain sentences for the errors with which pydantic refuses a setting."""
 
-import difflib
 import json
 import re
-import typing
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from serve_app.checks.document import Place
+from serve_app.errors.nearest import closest_to
+from serve_app.validation.fields import models_in
 
 FORMS: Mapping[str, str] = {
     r"^[a-z]{3}$": "three small letters, such as usd",
@@ -34,7 +34,6 @@ FORMS: Mapping[str, str] = {
 }
 """By the pattern of the setting, or of a key's field."""
 _MAX_SHOWN = 40
-_MIN_BEGINNING = 3
 _LIST = "should be a list, such as [a, b]"
 _SECTION = "should be a section with names and values"
 _TEXT = "should be text"
@@ -66,15 +65,6 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return a sentence with the closest known name, with a space before it; empty if none is close."""
     closest = closest_to(name, known)
     return "" if closest is None else f'. Did you mean "{closest}"?'
-
-
-def closest_to(name: object, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant, None if none is close."""
-    by_lower = {one.lower(): one for one in known}
-    given = str(name).lower()
-    begun = [one for one in by_lower if len(given) >= _MIN_BEGINNING and one.startswith(given)]
-    found = difflib.get_close_matches(given, by_lower, n=1) or begun
-    return by_lower[found[0]] if found else None
 
 
 SENTENCES: Mapping[str, Callable[[Mapping[str, Any], Any], str]] = {
@@ -148,16 +138,6 @@ def faults_in(given: Any, kind: type[BaseModel], at: Place = ()) -> list[Fault]:
         together = [one for one in found if one.choice == choice]
         chosen += together if choice is None else _of_one_form(together, _value_at(given, choice))
     return [replace(one.fault, place=(*at, *one.fault.place)) for one in _without_consequences(chosen)]
-
-
-def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the sections that a setting's type names."""
-    if isinstance(annotation, type) and issubclass(annotation, RootModel):
-        annotation = annotation.model_fields["root"].annotation
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for inner in typing.get_args(annotation):
-        yield from models_in(inner)
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,24 +212,30 @@ class NotFound(ApiError):
 
 
 class ModelNotFound(NotFound):
-    """There is no such model, or none that this key may use."""
+    """There is no such model, or none that this key may use; perhaps another one that it may use was `meant`."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, meant: str | None = None) -> None:
+        advice = f"Did you mean `{meant}`?" if meant else "GET /v1/models lists the models of this key."
         super().__init__(
-            f"The model `{shorten(model)}` does not exist or you do not have access to it.",
+            f"The model `{shorten(model)}` does not exist or you do not have access to it. {advice}",
             param="model",
             code="model_not_found",
         )
 
 
 class UnknownUrl(NotFound):
-    """There is no such path; perhaps another one was `meant`, as when a client's base URL lacks /v1 or has it twice."""
+    """There is no such path.
 
-    def __init__(self, method: str, path: str, meant: str = "") -> None:
-        advice = (
-            "ends with /v1" if len(meant) > len(path) else "has /v1 once, and that of Anthropic's clients not at all"
-        )
-        hint = f". Did you mean {shorten(meant)}? The base URL of a client {advice}." if meant else ""
+    Perhaps the path `meant` was, as when a client's base URL lacks /v1 or has it twice. Without it, a sentence may give
+    other `advice`.
+    """
+
+    def __init__(self, method: str, path: str, meant: str = "", advice: str = "") -> None:
+        if meant:
+            is_missing = len(meant) > len(path)
+            base = "ends with /v1" if is_missing else "has /v1 once, and that of Anthropic's clients not at all"
+            advice = f"Did you mean {shorten(meant)}? The base URL of a client {base}."
+        hint = f". {advice}" if advice else ""
         super().__init__(f"Invalid URL ({shorten(method)} {shorten(path)}){hint}", code="unknown_url")
 
 

@@ -44,6 +44,7 @@ class ModerationOperation:
         if self._moderator is None:
             raise NotFound("Moderations are not switched on in this service. Ask the operator.")
         config = self._moderator.config
-        if body.model not in (None, config.id, *config.aliases) or not may_use_model(principal, config.id):
-            raise ModelNotFound(body.model or config.id)
+        may_use = may_use_model(principal, config.id)
+        if body.model not in (None, config.id, *config.aliases) or not may_use:
+            raise ModelNotFound(body.model or config.id, config.id if may_use else None)
         return self._moderator

@@ -12,6 +12,7 @@ from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
 from serve_app.errors.api import BadRequest, ModelNotFound, invalid_value
+from serve_app.errors.nearest import LIKELY, closest_to
 from serve_app.operations.scopes import may_see
 
 CacheSalt = Callable[..., str]
@@ -26,7 +27,7 @@ def find_engine(directory: ModelDirectory, model: str, operation: Operation, pri
     """
     engine = directory.find(model)
     if engine is None or not may_see(principal, engine.card):
-        raise ModelNotFound(model)
+        raise model_not_found(directory, model, principal)
     if operation not in engine.card.operations:
         offered = ", ".join(f"'{name}'" for name in sorted(engine.card.operations))
         raise BadRequest(
@@ -35,6 +36,12 @@ def find_engine(directory: ModelDirectory, model: str, operation: Operation, pri
             code="unsupported_value",
         )
     return engine
+
+
+def model_not_found(directory: ModelDirectory, model: str, principal: Principal) -> ModelNotFound:
+    """Return the error for a model that the key cannot use; it suggests one that the key may see, if one is close."""
+    seen = [name for card in directory.cards() if may_see(principal, card) for name in (card.id, *card.aliases)]
+    return ModelNotFound(model, closest_to(model, seen, LIKELY))
 
 
 def unsupported_parameter(name: str) -> BadRequest:

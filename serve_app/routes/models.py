@@ -11,7 +11,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from deployments.models.contract.engine import ModelCard
-from serve_app.errors.api import ModelNotFound
+from serve_app.operations.routing import model_not_found
 from serve_app.operations.scopes import may_see
 from serve_app.routes.endpoint import answers, caller, json_response, services_of
 from serve_app.schemas.codex import codex_catalogue
@@ -120,8 +120,9 @@ async def retrieve_model(request: Request) -> Response:
     """
     principal = await caller(request)
     model_id: str = request.path_params["model"]
-    engine = services_of(request).directory.find(model_id)
+    directory = services_of(request).directory
+    engine = directory.find(model_id)
     if engine is None or not may_see(principal, engine.card):
-        raise ModelNotFound(model_id)
+        raise model_not_found(directory, model_id, principal)
     to_wire = model_to_anthropic if _FOR_ANTHROPIC in request.headers else model_to_wire
     return json_response(to_wire(engine.card))

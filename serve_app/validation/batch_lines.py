@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from deployments.operations import MODEL_OPERATIONS, Operation
+from serve_app.errors.api import shorten
 from serve_app.validation.body import JsonRefused, parse_json
+from serve_app.validation.violations import missing_parameter
 
 MAX_CUSTOM_ID_CHARS = 512
 MAX_ERRORS = 100
@@ -128,9 +130,7 @@ def parse_line(content: bytes, endpoint: str) -> BatchRequest:
         value = None
     if not isinstance(value, dict):
         raise LineFault("invalid_json_line", "This line is not parseable as valid JSON.")
-    for name in ("custom_id", "method", "url", "body"):
-        if value.get(name) is None:
-            raise LineFault("missing_required_parameter", f"Missing required parameter: '{name}'.", name)
+    _check_required(("custom_id", "method", "url", "body"), value)
     custom_id = value["custom_id"]
     if not isinstance(custom_id, str) or not 1 <= len(custom_id) <= MAX_CUSTOM_ID_CHARS:
         raise LineFault(
@@ -139,7 +139,7 @@ def parse_line(content: bytes, endpoint: str) -> BatchRequest:
     if value["method"] != "POST":
         raise LineFault("invalid_method", "The method of this request is not supported. Use 'POST'.", "method")
     if value["url"] != endpoint:
-        raise LineFault("invalid_url", "The URL provided for this request does not match the batch endpoint.", "url")
+        raise LineFault("invalid_url", _other_url(value["url"], endpoint), "url")
     body = value["body"]
     if not isinstance(body, dict):
         raise LineFault("invalid_request", "The body must be an object.", "body")
@@ -147,13 +147,31 @@ def parse_line(content: bytes, endpoint: str) -> BatchRequest:
     return BatchRequest(custom_id, body)
 
 
+def _other_url(url: Any, endpoint: str) -> str:
+    given = f"'{shorten(url)}'" if isinstance(url, str) else "not a string"
+    return (
+        f"The URL provided for this request does not match the batch endpoint. It is {given}; the endpoint is "
+        f"'{endpoint}'."
+    )
+
+
 def _check_body(body: dict[str, Any], endpoint: str) -> None:
     if body.get("stream"):
         kind = "Chat Completions: " if endpoint == _CHAT else ""
         raise LineFault("streaming_unsupported", f"{kind}Streaming is not supported in the Batch API.", "body.stream")
-    for name in ("model", _PROMPTS.get(endpoint, "model")):
-        if body.get(name) is None:
-            raise LineFault("invalid_request", f"The '{name}' parameter is required.", f"body.{name}")
+    _check_required(("model", _PROMPTS.get(endpoint, "model")), body, "body.")
+
+
+def _check_required(names: Sequence[str], holder: dict[str, Any], within: str = "") -> None:
+    for name in names:
+        if holder.get(name) is None:
+            fault = missing_parameter(name, holder)
+            is_misspelt = fault.param != name
+            raise LineFault(
+                "unknown_parameter" if is_misspelt else "missing_required_parameter",
+                fault.message,
+                f"{within}{fault.param}",
+            )
 
 
 def count_embedding_inputs(body: dict[str, Any]) -> int:

@@ -178,10 +178,10 @@ def _translate(error: ValidationError, value: dict[str, Any], schema: type[Body]
                     code="unknown_parameter",
                 )
     if not has_too_many_findings(error):
-        return translate_violation(error, value)
+        return translate_violation(error, value, schema)
     trimmed = trim(value)
     try:
         schema.model_validate(trimmed)
     except ValidationError as shorter:
-        return translate_violation(shorter, trimmed)
-    return translate_violation(error, value)
+        return translate_violation(shorter, trimmed, schema)
+    return translate_violation(error, value, schema)

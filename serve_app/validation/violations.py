@@ -5,14 +5,16 @@ branches that pydantic adds.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, zip_longest
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from serve_app.errors.api import BadRequest, invalid_value, shorten
+from serve_app.errors.nearest import misspelt
+from serve_app.validation.fields import Location, is_tag, meant_by
 
 _MAX_FINDINGS = 256
 _QUOTED = re.compile(r"'([^']*)'")
@@ -49,8 +51,6 @@ _BOUNDS = {
     "less_than_equal": ("le", "<="),
 }
 
-Location = tuple[int | str, ...]
-
 
 def has_too_many_findings(error: ValidationError) -> bool:
     """Return whether there are too many findings to list; see `trim`."""
@@ -75,8 +75,10 @@ def trim(body: dict[str, Any]) -> dict[str, Any]:
     return trimmed
 
 
-def translate_violation(error: ValidationError, body: dict[str, Any]) -> BadRequest:
-    """Return the error for a body that does not match its schema."""
+def translate_violation(
+    error: ValidationError, body: dict[str, Any], schema: type[BaseModel] | None = None
+) -> BadRequest:
+    """Return the error for a body that does not match its schema, which suggests a field for an unknown one."""
     findings = error.errors(include_url=False)
     finding = findings[0]
     if has_too_many_findings(error):
@@ -92,7 +94,34 @@ def translate_violation(error: ValidationError, body: dict[str, Any]) -> BadRequ
             return _wrong_type(path, _listed(" or ".join(labels)), value)
         finding = fitting[0]
         branch = _branch_of(finding["loc"], body, branch + 1)
-    return _TRANSLATORS.get(finding["type"], _translate_other)(finding, body)
+    finding = _misspelt_instead(finding, findings)
+    refused = _TRANSLATORS.get(finding["type"], _translate_other)(finding, body)
+    if schema is not None and finding["type"] == "extra_forbidden":
+        refused = _unknown(locate(body, finding)[0], meant_by(finding["loc"], body, schema))
+    return refused
+
+
+def missing_parameter(path: str, beside: Iterable[str] = ()) -> BadRequest:
+    """Return the error of a missing field; if one of the names `beside` it was meant for it, the error of that one."""
+    parent, dot, name = path.rpartition(".")
+    instead = misspelt(name, beside)
+    if instead is not None:
+        return _unknown(f"{parent}{dot}{shorten(instead)}", name)
+    return BadRequest(f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter")
+
+
+def _misspelt_instead(finding: ErrorDetails, findings: Sequence[ErrorDetails]) -> ErrorDetails:
+    """Return the finding of the unknown field that was meant for a missing one, or the finding itself."""
+    if finding["type"] != "missing":
+        return finding
+    *parent, name = finding["loc"]
+    unknown = {
+        str(other["loc"][-1]): other
+        for other in findings
+        if other["type"] == "extra_forbidden" and [*other["loc"][:-1]] == parent
+    }
+    instead = misspelt(str(name), unknown)
+    return finding if instead is None else unknown[instead]
 
 
 def locate(body: Any, finding: ErrorDetails) -> tuple[str, Any]:
@@ -114,16 +143,10 @@ def _walk(body: Any, location: Location, found: Any = None, end: int | None = No
         elif (
             isinstance(current, dict)
             and part in current
-            and (current[part] is found or not _is_tag(current, part, following))
+            and (current[part] is found or not is_tag(current, part, following))
         ):
             path, current = _join(path, part), current[part]
     return path, current
-
-
-def _is_tag(current: dict[str, Any], part: str, following: int | str | None) -> bool:
-    """Return whether a name is a union branch, although the object has a field of that name."""
-    inner = current[part]
-    return isinstance(following, str) and following in current and not (isinstance(inner, dict) and following in inner)
 
 
 def _join(path: str, name: str) -> str:
@@ -218,16 +241,16 @@ def _translate_pattern(finding: ErrorDetails, body: Any) -> BadRequest:
 
 
 def _translate_missing(finding: ErrorDetails, body: Any) -> BadRequest:
-    return _missing(locate(body, finding)[0])
-
-
-def _missing(path: str) -> BadRequest:
-    return BadRequest(f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter")
+    return missing_parameter(locate(body, finding)[0])
 
 
 def _translate_unknown(finding: ErrorDetails, body: Any) -> BadRequest:
-    path, _ = locate(body, finding)
-    return BadRequest(f"Unknown parameter: '{path}'.", param=path, code="unknown_parameter")
+    return _unknown(locate(body, finding)[0])
+
+
+def _unknown(path: str, meant: str | None = None) -> BadRequest:
+    hint = "" if meant is None else f" Did you mean '{meant}'?"
+    return BadRequest(f"Unknown parameter: '{path}'.{hint}", param=path, code="unknown_parameter")
 
 
 def _translate_enum(finding: ErrorDetails, body: Any) -> BadRequest:
@@ -242,8 +265,8 @@ def _translate_tag(finding: ErrorDetails, body: Any) -> BadRequest:
 
 
 def _translate_missing_tag(finding: ErrorDetails, body: Any) -> BadRequest:
-    path, _ = locate(body, finding)
-    return _missing(_join(path, finding["ctx"]["discriminator"].strip("'")))
+    path, holder = locate(body, finding)
+    return missing_parameter(_join(path, finding["ctx"]["discriminator"].strip("'")), holder)
 
 
 def _not_supported(path: str, value: Any, supported: list[str]) -> BadRequest:

@@ -10,9 +10,10 @@ from pydantic import BaseModel, ValidationError
 
 from deployments.state.identity.keys import NewKey
 from deployments.state.identity.tiers import TierName
-from serve_app.checks.sentences import FORMS, SENTENCES, closest_to, faults_in, models_in
+from serve_app.checks.sentences import FORMS, SENTENCES, faults_in
 from serve_app.checks.shapes import SHAPES
 from serve_app.config import ServiceConfig
+from serve_app.validation.fields import models_in
 
 PHRASES = re.compile(
     r"Input should|valid (tuple|dictionary|string|integer|number)|Value error|inputs are not|Field req"
@@ -117,10 +118,6 @@ def test_a_number_where_text_is_wanted_is_shown_in_quotes() -> None:
 
 
 def test_only_a_close_name_is_offered() -> None:
-    assert closest_to("GPUS", ("CPU", "GPU")) == "GPU"
-    assert closest_to("sandboxes", ("CPU", "GPU", "memory")) is None
-    assert closest_to("cert", ("certificate", "key")) == "certificate"
-    assert closest_to("ce", ("certificate", "key")) is None
     assert said_of({"models": [MODEL], "zzz": 1}) == [((), 'unknown setting "zzz"')]
 
 

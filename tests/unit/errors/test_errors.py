@@ -407,6 +407,12 @@ def test_shortened_scalar_is_short_and_printable(text):
     assert shown.isprintable()
 
 
+def test_a_model_that_was_meant_is_suggested():
+    start = "The model `acme/chta` does not exist or you do not have access to it. "
+    assert api.ModelNotFound("acme/chta", "acme/chat").message == f"{start}Did you mean `acme/chat`?"
+    assert api.ModelNotFound("acme/chta").message == f"{start}GET /v1/models lists the models of this key."
+
+
 @pytest.mark.parametrize("secret", ["", "sk-1", "' OR 1=1 --", "x" * 15])
 def test_short_secret_is_hidden_whole(secret):
     assert ": ***. Ask" in api.InvalidKey(secret).message

@@ -62,6 +62,21 @@ GOLDEN = [
     ({"tool_choice": {"type": "function"}, "tools": [TOOL]}, "missing_required_parameter", "tool_choice.function",
      "Missing required parameter: 'tool_choice.function'."),
     ({"foo": 1}, "unknown_parameter", "foo", "Unknown parameter: 'foo'."),
+    ({"temprature": 1}, "unknown_parameter", "temprature",
+     "Unknown parameter: 'temprature'. Did you mean 'temperature'?"),
+    ({"max_tokens": 5, "max_token": 1}, "unknown_parameter", "max_token", "Unknown parameter: 'max_token'."),
+    ({"message": [HI]}, "unknown_parameter", "message", "Unknown parameter: 'message'."),
+    (says({**HI, "nmae": "x"}), "unknown_parameter", "messages[0].nmae",
+     "Unknown parameter: 'messages[0].nmae'. Did you mean 'name'?"),
+    (says({"role": "user", "contents": "x"}), "unknown_parameter", "messages[0].contents",
+     "Unknown parameter: 'messages[0].contents'. Did you mean 'content'?"),
+    (says({"rol": "user", "content": "x"}), "unknown_parameter", "messages[0].rol",
+     "Unknown parameter: 'messages[0].rol'. Did you mean 'role'?"),
+    (part(type="image_url", image_url={"url": "data:image/png;base64,AAAA", "detial": "low"}), "unknown_parameter",
+     "messages[0].content[0].image_url.detial",
+     "Unknown parameter: 'messages[0].content[0].image_url.detial'. Did you mean 'detail'?"),
+    ({"tools": [{"type": "function", "function": {"name": "f", "parameter": {}}}]}, "unknown_parameter",
+     "tools[0].function.parameter", "Unknown parameter: 'tools[0].function.parameter'. Did you mean 'parameters'?"),
     (says({**HI, "foo": 1}), "unknown_parameter", "messages[0].foo", "Unknown parameter: 'messages[0].foo'."),
     (part(type="text", text="x", uuid="1"), "unknown_parameter", "messages[0].content[0].uuid",
      "Unknown parameter: 'messages[0].content[0].uuid'."),
@@ -192,6 +207,37 @@ def test_missing_parameter_is_named(missing):
         {}, base={name: value for name, value in {"model": "m", "messages": [HI]}.items() if name != missing}
     )
     assert error.message == f"Missing required parameter: '{missing}'."
+
+
+@pytest.mark.parametrize(
+    ("schema", "body", "message"),
+    [
+        (ChatRequest, {"model": "m", "mesages": [HI]}, "Unknown parameter: 'mesages'. Did you mean 'messages'?"),
+        (ChatRequest, {"modle": "m", "messages": [HI]}, "Unknown parameter: 'modle'. Did you mean 'model'?"),
+        (ChatRequest, {"model": "m", "foo": 1}, "Missing required parameter: 'messages'."),
+        (CompletionRequest, {"model": "m", "promt": "x"}, "Unknown parameter: 'promt'. Did you mean 'prompt'?"),
+        (EmbeddingRequest, {"model": "m", "inputs": "x"}, "Unknown parameter: 'inputs'. Did you mean 'input'?"),
+        (ResponseRequest, {"model": "m", "inptu": "x"}, "Unknown parameter: 'inptu'. Did you mean 'input'?"),
+    ],
+)
+def test_a_misspelt_field_is_named_before_the_one_that_is_missing(schema, body, message):
+    assert refuse({}, schema, body).message == message
+
+
+def test_no_field_that_is_always_refused_is_suggested():
+    refused = [
+        name for name, field in ResponseRequest.model_fields.items() if field.json_schema_extra == {"refused": True}
+    ]
+    assert refused
+    for name in refused:
+        assert f"'{name}'?" not in refuse({f"{name}x": 1}, ResponseRequest, {"model": "m", "input": "x"}).message
+
+
+def test_thousands_of_unknown_fields_cost_little():
+    body = {"model": "m", **{f"mesage{n}" * 8: n for n in range(50_000)}}
+    started = time.process_time()
+    assert refuse({}, ChatRequest, body).message == "Missing required parameter: 'messages'."
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,13 @@ async def test_what_is_no_adapter_of_this_account_does_not_exist(world):
     assert world.chat.requests == []
 
 
+async def test_an_adapter_of_another_account_is_not_suggested(world):
+    for client, suggested in ((world.client(), OWN), (world.client(OTHER), ONE)):
+        with pytest.raises(openai.NotFoundError) as refused:
+            await client.models.retrieve(f"{OWN[:-1]}e")
+        assert f"Did you mean `{suggested}`?" in refused.value.message
+
+
 async def test_scopes_name_adapters_too(world):
     world.principal(models=(MODEL,))
     with pytest.raises(openai.NotFoundError):

@@ -61,16 +61,30 @@ FAULTS = {
     ),
     "another url": (
         jsonl(line(0), line(1, url="/v1/embeddings")),
-        ("invalid_url", "The URL provided for this request does not match the batch endpoint.", "url", 2),
+        (
+            "invalid_url",
+            "The URL provided for this request does not match the batch endpoint. It is '/v1/embeddings'; the endpoint "
+            "is '/v1/chat/completions'.",
+            "url",
+            2,
+        ),
     ),
     "a list as body": (jsonl(line(0, body=[1])), ("invalid_request", "The body must be an object.", "body", 1)),
     "no model": (
         jsonl(line(0, body={"messages": []})),
-        ("invalid_request", "The 'model' parameter is required.", "body.model", 1),
+        ("missing_required_parameter", "Missing required parameter: 'model'.", "body.model", 1),
     ),
     "no messages": (
         jsonl(line(0, body={"model": MODEL})),
-        ("invalid_request", "The 'messages' parameter is required.", "body.messages", 1),
+        ("missing_required_parameter", "Missing required parameter: 'messages'.", "body.messages", 1),
+    ),
+    "a misspelt custom_id": (
+        jsonl({"customid": "a", **{name: line(0)[name] for name in ("method", "url", "body")}}),
+        ("unknown_parameter", "Unknown parameter: 'customid'. Did you mean 'custom_id'?", "customid", 1),
+    ),
+    "misspelt messages": (
+        jsonl(line(0, body={"model": MODEL, "mesages": []})),
+        ("unknown_parameter", "Unknown parameter: 'mesages'. Did you mean 'messages'?", "body.mesages", 1),
     ),
     "a stream": (
         jsonl(line(0, body={**CHAT_BODY, "stream": True})),
@@ -112,14 +126,18 @@ async def test_an_input_that_is_not_valid_fails_the_batch_and_names_the_line(cli
         (
             "/v1/completions",
             {"model": MODEL},
-            ("invalid_request", "The 'prompt' parameter is required.", "body.prompt", 1),
+            ("missing_required_parameter", "Missing required parameter: 'prompt'.", "body.prompt", 1),
         ),
         (
             "/v1/embeddings",
             {"model": MODEL},
-            ("invalid_request", "The 'input' parameter is required.", "body.input", 1),
+            ("missing_required_parameter", "Missing required parameter: 'input'.", "body.input", 1),
         ),
-        ("/v1/responses", {"model": MODEL}, ("invalid_request", "The 'input' parameter is required.", "body.input", 1)),
+        (
+            "/v1/responses",
+            {"model": MODEL},
+            ("missing_required_parameter", "Missing required parameter: 'input'.", "body.input", 1),
+        ),
         (
             "/v1/embeddings",
             {"model": MODEL, "input": ["x"] * 50_001},
@@ -141,19 +159,25 @@ async def test_each_fault_is_told_up_to_a_hundred(client):
 
 
 async def test_an_unknown_model_is_that_line_s_404(client):
-    batch = await finish(client, await submit(client, jsonl(line(0), line(1, model="no/such"))))
+    near = MODEL[:-1]
+    wrong = [line(1, model="no/such"), line(2, model=near), line(3, body={**CHAT_BODY, "temprature": 1})]
+    batch = await finish(client, await submit(client, jsonl(line(0), *wrong)))
     assert (batch.status, batch.errors) == ("completed", None)
     output = await lines_of(client, batch.output_file_id)
     assert output[1]["response"]["status_code"] == 404
     assert output[1]["response"]["body"] == {
         "error": {
-            "message": "The model `no/such` does not exist or you do not have access to it.",
+            "message": "The model `no/such` does not exist or you do not have access to it. GET /v1/models lists the "
+            "models of this key.",
             "type": "invalid_request_error",
             "param": "model",
             "code": "model_not_found",
         }
     }
-    assert await lines_of(client, batch.error_file_id) == [output[1]]
+    assert output[2]["response"]["body"]["error"]["message"].endswith(f"Did you mean `{MODEL}`?")
+    message = "Unknown parameter: 'temprature'. Did you mean 'temperature'?"
+    assert output[3]["response"]["body"]["error"]["message"] == message
+    assert await lines_of(client, batch.error_file_id) == output[1:]
 
 
 async def test_a_line_more_than_fifty_thousand_fails_the_batch(client):

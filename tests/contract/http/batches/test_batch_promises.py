@@ -310,7 +310,10 @@ async def test_the_scopes_of_a_key_hold_for_each_line_whatever_name_it_uses(clie
     assert [one["response"]["status_code"] for one in output] == [200, 200, 404, 404, 404]
     for name, one in list(zip(names, output, strict=True))[2:]:
         assert one["response"]["body"]["error"] == refusal(
-            f"The model `{name}` does not exist or you do not have access to it.", "model", "model_not_found"
+            f"The model `{name}` does not exist or you do not have access to it. GET /v1/models lists the models of "
+            "this key.",
+            "model",
+            "model_not_found",
         )
     world.principal(operations=frozenset({"files", "chat", "embeddings"}))
     for refused in (

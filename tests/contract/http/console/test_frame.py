@@ -101,7 +101,12 @@ async def test_a_client_without_v1_is_told_so(world, method, path, hint):
     assert hint in error["message"]
 
 
+async def test_the_base_url_alone_leads_to_the_reference_and_the_console(visit):
+    error = (await visit().http.get("/v1")).json()["error"]
+    assert error["message"].endswith(" Its routes are at /docs, and the console is at /console.")
+
+
 async def test_no_other_path_is_suggested_where_there_is_none(world):
     async with world.http() as http:
-        for path in ("/nothing", "/v1/nothing", "/v1/v1", "/v1/v1/nothing", "/v1/livez"):
+        for path in ("/nothing", "/v1/nothing", "/v1/v1", "/v1/v1/nothing"):
             assert (await http.get(path)).json()["error"]["message"] == f"Invalid URL (GET {path})"

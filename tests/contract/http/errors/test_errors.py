@@ -118,9 +118,28 @@ async def test_model_outside_the_scope_is_404_like_an_unknown_one(world, path):
         unknown = await http.post(path, json={**BODIES[path], "model": "demo/none"})
     model = BODIES[path]["model"]
     assert error_of(outside, 404, "model_not_found", "model") == (
-        f"The model `{model}` does not exist or you do not have access to it."
+        f"The model `{model}` does not exist or you do not have access to it. GET /v1/models lists the models of this "
+        "key."
     )
     error_of(unknown, 404, "model_not_found", "model")
+
+
+@every_operation
+async def test_only_a_model_that_the_key_may_see_is_suggested(world, path):
+    model = BODIES[path]["model"]
+    near = {**BODIES[path], "model": f"{model}s"}
+    async with world.http() as http:
+        seen = await http.post(path, json=near)
+        retrieved = await http.get(f"/v1/models/{model}s")
+        world.principal(models=("other/*",))
+        hidden = await http.post(path, json=near)
+        not_retrieved = await http.get(f"/v1/models/{model}s")
+    for answer in (seen, retrieved):
+        assert error_of(answer, 404, "model_not_found", "model").endswith(f"Did you mean `{model}`?")
+    for answer in (hidden, not_retrieved):
+        assert error_of(answer, 404, "model_not_found", "model").endswith(
+            " GET /v1/models lists the models of this key."
+        )
 
 
 async def test_scope_with_a_pattern_lets_its_models_through(world):
@@ -268,6 +287,10 @@ async def test_unknown_path_is_404(world):
     async with world.http() as http:
         message = error_of(await http.post("/v1/x", json={}), 404, "unknown_url")
         assert message == "Invalid URL (POST /v1/x)"
+        message = error_of(await http.post("/v1/chat/completion", json={}), 404, "unknown_url")
+        assert message == "Invalid URL (POST /v1/chat/completion). Did you mean POST /v1/chat/completions?"
+        message = error_of(await http.get("/v1"), 404, "unknown_url")
+        assert message == "Invalid URL (GET /v1). This is the base URL of clients. Its routes are at /docs."
         error_of(await http.get("/"), 404, "unknown_url")
 
 
