@@ -35,6 +35,7 @@ SERVER_ERROR_MESSAGE = (
     "The server had an error processing your request. Sorry about that! You can retry your request, or contact the "
     "operator with the request ID from the x-request-id header if the error persists."
 )
+_NEW_KEY = "Operators create one with `manta keys create` or in the console."
 
 
 def shorten(text: str) -> str:
@@ -149,7 +150,8 @@ class Unauthenticated(ApiError):
         super().__init__(
             message
             or "You didn't provide an API key. You need to provide your API key in an Authorization header using "
-            "Bearer auth (i.e. Authorization: Bearer YOUR_KEY). Ask the operator of this service for a key.",
+            "Bearer auth (i.e. Authorization: Bearer YOUR_KEY). Ask the operator of this service for a key. "
+            f"{_NEW_KEY}",
             code=code,
             headers={"www-authenticate": "Bearer"},
         )
@@ -161,7 +163,7 @@ class InvalidKey(Unauthenticated):
     def __init__(self, secret: str) -> None:
         shown = "***" if len(secret) < 16 else f"{shorten(secret[:5])}***{shorten(secret[-4:])}"
         super().__init__(
-            f"Incorrect API key provided: {shown}. Ask the operator of this service for a valid key.",
+            f"Incorrect API key provided: {shown}. Ask the operator of this service for a valid key. {_NEW_KEY}",
             code="invalid_api_key",
         )
 
@@ -172,7 +174,7 @@ class KeyRevoked(Unauthenticated):
     def __init__(self) -> None:
         super().__init__(
             "This API key was revoked or has expired while the answer was generated. Ask the operator of this service "
-            "for a valid key.",
+            f"for a valid key. {_NEW_KEY}",
             code="invalid_api_key",
         )
 

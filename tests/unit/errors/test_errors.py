@@ -413,6 +413,11 @@ def test_a_model_that_was_meant_is_suggested():
     assert api.ModelNotFound("acme/chta").message == f"{start}GET /v1/models lists the models of this key."
 
 
+@pytest.mark.parametrize("error", [api.Unauthenticated(), api.InvalidKey("sk-x"), api.KeyRevoked()])
+def test_an_operator_without_a_key_is_shown_how_to_make_one(error):
+    assert error.message.endswith(" Operators create one with `manta keys create` or in the console.")
+
+
 @pytest.mark.parametrize("secret", ["", "sk-1", "' OR 1=1 --", "x" * 15])
 def test_short_secret_is_hidden_whole(secret):
     assert ": ***. Ask" in api.InvalidKey(secret).message
