@@ -15,7 +15,7 @@ from deployments.state.audit_log import command_line_actor
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
 from deployments.state.identity.tiers import Tiers
 from serve_app.cli.database import ConfigOption, DatabaseUrlOption, Place, StateDirOption, Stores, run
-from serve_app.cli.output import Commands, JsonOption, parse_duration, print_json, print_table, render_time
+from serve_app.cli.output import Commands, JsonOption, parse_duration, print_json, print_table, render, render_time
 
 app = typer.Typer(cls=Commands, help="Create, list, limit, rotate and revoke API keys.", no_args_is_help=True)
 
@@ -61,6 +61,7 @@ RetentionOption = Annotated[
 
 @app.command("create")
 def create_key(
+    context: typer.Context,
     name: Annotated[str, typer.Option(help="What the key is for.")] = "unnamed",
     account: Annotated[
         str, typer.Option(help="The account of the key; an account's keys share its files.")
@@ -83,13 +84,18 @@ def create_key(
     database_url: DatabaseUrlOption = None,
 ) -> None:
     """Create a key. Its secret is shown now and never again."""
+    source = context.get_parameter_source("tier")
+    is_default_tier = source is not None and source.name == "DEFAULT"
     values = _changes(tier, requests_per_minute, tokens_per_minute, operation, model, regions, expires_in, retention)
 
     async def work(stores: Stores) -> tuple[ApiKey, str]:
         new = NewKey(name=name, account=account, organization=organization, is_admin=admin, **values)
         return await stores.keys.create(new, by=command_line_actor())
 
-    _print_issued(*run(Place(config, state_dir, database_url), work, may_create=True), as_json=as_json)
+    key, secret = run(Place(config, state_dir, database_url), work, may_create=True)
+    _print_issued(key, secret, as_json=as_json)
+    if is_default_tier and not as_json:
+        typer.echo(f"\n{_tier_of(key)}")
 
 
 @app.command("list")
@@ -255,6 +261,15 @@ def _changes(
         "retention": None if retention is None else retention.value,
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _tier_of(key: ApiKey) -> str:
+    """Return a sentence on the tier of a key that was created without one, and how to choose another."""
+    limits = f"{render(key.requests_per_minute)} requests and {render(key.tokens_per_minute)} tokens a minute"
+    return (
+        f"Its tier is {key.tier}: {limits}. For another one: manta keys limit {key.key_id} --tier standard. "
+        "For a new key: --tier standard."
+    )
 
 
 def _to_wire(key: ApiKey) -> dict[str, Any]:

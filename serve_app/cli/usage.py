@@ -110,7 +110,7 @@ def _print_usage(rows: Sequence[UsageRow], names: Mapping[str, str], days: int) 
         _USAGE,
         listed,
         numeric=(*_USAGE[3:8], *_USAGE[9:]),
-        optional=("model", "errors", *_USAGE[7:]),
+        optional=("model", "cost", "prompt", "completion", "errors", *_USAGE[8:]),
         empty=f"There were no requests in the last {days} days." if days > 1 else "There were no requests today.",
     )
 

@@ -97,6 +97,16 @@ def test_a_secret_is_printed_once_for_people_too(operator: Operator) -> None:
     assert "enterprise" in listed
 
 
+def test_the_tier_that_a_key_has_by_default_is_said_with_its_limits(operator: Operator) -> None:
+    made = operator.run("keys", "create").stdout
+    (key_id,) = [key["key_id"] for key in operator.json("keys", "list")]
+    assert made.endswith(
+        f"\nIts tier is free: 10 requests and 40,000 tokens a minute. For another one: manta keys limit {key_id} "
+        "--tier standard. For a new key: --tier standard.\n"
+    )
+    assert "Its tier" not in operator.run("keys", "create", "--tier", "standard").stdout
+
+
 @more_on_postgresql
 @pytest.mark.parametrize(
     ("words", "message"),
@@ -221,6 +231,7 @@ def test_tables_fit_the_terminal(operator: Operator) -> None:
         assert max(map(len, lines)) <= 80, words
         assert "Not shown here: " in " ".join(lines)
         assert "Not shown" not in operator.run(*words).stdout
+    assert "cost" in operator.run("usage", "--days", "3650", columns=80).stdout.splitlines()[0].split()
     assert key_id in operator.run("keys", "list", columns=80).stdout
 
 
