@@ -144,7 +144,7 @@ def _client(url: str, key: str | None) -> Iterator[Any]:
     from openai import APIConnectionError, APIStatusError, OpenAI  # Half a second to import.
 
     if not key:
-        fail("Give an API key with --key or in MANTA_API_KEY.")
+        fail("Give an API key with --key, or in MANTA_API_KEY or OPENAI_API_KEY.")
     url = complete_url(url)
     try:
         with OpenAI(base_url=url, api_key=key) as client:
@@ -196,6 +196,8 @@ def _finish(client: Any, batch: Any, target: Path, options: str, stop: StopMessa
         except OSError as error:
             fail(f"{target} cannot be written: {error.strerror}. Download the answers to another place with\n  {again}")
         typer.echo(f"{batch.status}: {_counts(batch)}; the answers are in {target}", err=as_json)
+        if batch.request_counts.failed and target.is_file() and (failure := _first_failure(target)) is not None:
+            typer.echo(failure, err=as_json)
     if as_json:
         print_json({**batch.model_dump(), "output": str(target) if batch.output_file_id is not None else None})
     if batch.status == "failed":
@@ -217,6 +219,18 @@ def _download(client: Any, file_id: str, target: Path) -> None:
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _first_failure(output: Path) -> str | None:
+    """Return a sentence on the first answer in an output file that is an error, None without one."""
+    with output.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            answer = json.loads(line)
+            response = answer["response"]
+            if response is None or response["status_code"] >= 400:
+                error = answer["error"] if response is None else response["body"]["error"]
+                return f"The first that failed is {answer['custom_id']}, line {number}: {error['message']}"
+    return None
 
 
 def _repeated_options(context: typer.Context, url: str) -> str:

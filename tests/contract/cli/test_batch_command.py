@@ -104,7 +104,17 @@ async def test_failed_lines_end_the_command_with_an_error(manta, tmp_path):
     done = await manta("run", str(tmp_path / "in.txt"), "-o", str(tmp_path / "out"))
     assert done.exit_code == 1
     assert "0 of 2 requests completed, 2 failed" in done.stdout
+    assert "The first that failed is 0, line 1: Invalid 'messages': empty array." in done.stdout
     assert len((tmp_path / "out").read_text().splitlines()) == 2
+
+
+async def test_the_first_line_that_failed_is_shown_with_its_place_and_why(manta, tmp_path):
+    wrong = {"model": MODEL, "messages": [], "temprature": 1}
+    (tmp_path / "in.jsonl").write_bytes(requests(2) + requests(1, custom_id="wrong", body=wrong))
+    done = await manta("run", str(tmp_path / "in.jsonl"), "--json")
+    assert done.exit_code == 1
+    assert "The first that failed is wrong, line 3: " in done.stderr
+    assert json.loads(done.stdout)["request_counts"]["failed"] == 1
 
 
 async def test_programs_get_the_ended_batch_alone_on_standard_output(manta, tmp_path):
@@ -165,7 +175,7 @@ async def test_what_cannot_be_reached_or_found_is_one_sentence(manta):
     unknown = await manta("show", "batch_x")
     assert "No batch found with id 'batch_x'." in unknown.output
     keyless = await manta("list", "--key", "")
-    assert "Give an API key" in keyless.output
+    assert "Give an API key with --key, or in MANTA_API_KEY or OPENAI_API_KEY." in keyless.output
     assert {away.exit_code, unknown.exit_code, keyless.exit_code} == {1}
 
 
