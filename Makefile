@@ -10,6 +10,8 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
 CONFIG ?= configs/local.yaml
+# The port for clients, instead of the one in CONFIG: make serve PORT=8001.
+PORT ?=
 # More options for the install, by the names that pip and uv share, for example another index: make serve PIP_ARGS="--extra-index-url URL".
 PIP_ARGS ?=
 # What `make test` runs instead of every stage: paths and options of pytest, for example TESTS="tests/unit -k body".
@@ -36,8 +38,8 @@ help: ## List the commands.
 	echo "Usage: make COMMAND"
 	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-serve: .venv/installed-$(PROFILE) ## Serve the models of CONFIG (configs/local.yaml) until Ctrl-C.
-	exec $(BIN)/manta serve $(CONFIG)
+serve: .venv/installed-$(PROFILE) ## Serve the models of CONFIG (configs/local.yaml) on PORT (8000) until Ctrl-C.
+	exec $(BIN)/manta serve $(CONFIG)$(if $(PORT), --port $(PORT))
 
 install: .venv/installed-$(PROFILE) ## Make .venv with what CONFIG needs: the CPU or the GPU profile.
 

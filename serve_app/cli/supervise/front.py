@@ -98,13 +98,23 @@ def describe_taken(port: int, http_port: int, run_dir: Path) -> str:
     """Return who has a port that is needed, and what to do; `http_port` is the one for clients."""
     holder = find_holder(port, run_dir)
     if holder is not None and holder.is_own:
-        advice = "Stop it first, or give this one a state_dir and ports of its own."
-        return f"Port {port} is taken by {holder}: Manta runs here already. {advice}"
+        return f"Port {port} is taken by {holder}: Manta runs here already. Stop it first. {_beside(http_port)}"
     taken = f"Port {port} is taken" if holder is None else f"Port {port} is taken by {holder}"
     if port == http_port:
-        return f"{taken}. Stop that process, or choose another port: http_options.port, or manta serve --port."
+        other = http_port + 1
+        return (
+            f"{taken}. Stop that process, or choose another port: make serve PORT={other}, "
+            f"manta serve --port {other}, or http_options.port in the configuration."
+        )
     instead = f"set {STATS_PORT_VARIABLE} to another port"
     return f"{taken}. The load balancer's metrics need it. Stop that process, or {instead}."
+
+
+def _beside(http_port: int) -> str:
+    """Return how a second service starts beside the one that holds the ports."""
+    variables = f"MANTA_STATE_DIR=.manta-2 {STATS_PORT_VARIABLE}={front_stats_ports().stop}"
+    command = f"{variables} make serve PORT={http_port + 1}"
+    return f"A second service beside it needs a directory and ports of its own: {command}"
 
 
 def choose_tls(

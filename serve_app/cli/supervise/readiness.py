@@ -12,6 +12,7 @@ from serve_app.front.asking import any_certificate, read_ray_token
 
 _DASHBOARD = re.compile(rb"dashboard at.*?(https?://[\w.:-]+)")
 _TIMEOUT_S = 2.0
+_IN_WORDS = {"ingress": "the HTTP service"}
 
 Phase = Literal["starting", "ready", "failed"]
 
@@ -40,7 +41,7 @@ class ReadinessProbe:
         """Return how far the service is; it is starting while it cannot be asked."""
         application = self._application()
         if application is None:
-            return Progress("starting", ("Ray",))
+            return Progress("starting", ("Ray, which runs the parts of the service",))
         status = application.get("status")
         if status in ("DEPLOY_FAILED", "UNHEALTHY"):
             return Progress("failed", problem=_problem_of(application))
@@ -80,7 +81,15 @@ def _get(url: str, headers: dict[str, str] | None = None) -> tuple[int, bytes] |
 
 def _display_name(deployment: str) -> str:
     kind, _, name = deployment.replace("--", "/").rpartition(":")
-    return f"{name} for batches" if kind == "batch" else deployment.removeprefix("model:").replace("--", "/")
+    match kind:
+        case "batch":
+            return f"{name} for batches"
+        case "tool":
+            return f"the {name.replace('_', ' ')}"
+        case "model":
+            return name
+        case _:
+            return _IN_WORDS.get(name, name)
 
 
 def _problem_of(application: dict[str, Any]) -> str:

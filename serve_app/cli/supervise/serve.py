@@ -260,6 +260,7 @@ def _wait_until_ready(
     probe = ReadinessProbe(plan.url, tree.output)
     started = time.monotonic()
     shown = ""
+    console.print("Starting takes about a minute, and more on a slow or busy machine.")
     with console.status("Starting") as status:
         while not received and tree.exit_status is None:
             front.keep()

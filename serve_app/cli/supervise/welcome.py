@@ -17,6 +17,7 @@ from deployments.state.identity.keys import NewKey
 from deployments.state.objects.marker import open_objects
 
 _PLACEHOLDER = "YOUR_KEY"
+_ANOTHER = "another one: .venv/bin/manta keys create --tier standard"
 _RANKING = {"query": "What is a test?", "documents": ["This is a test.", "This is one."]}
 
 
@@ -73,9 +74,9 @@ def render_welcome(
     """
     names = ", ".join(model.id for model in models)
     if secret is None:
-        key_lines = "API key    issued before; another one: .venv/bin/manta keys create"
+        key_lines = f"API key    issued before; {_ANOTHER}"
     else:
-        key_lines = f"API key    {secret}\n           (standard tier, shown only this once)"
+        key_lines = f"API key    {secret}\n           (standard tier, shown only this once; {_ANOTHER})"
     model = next((model for model in models if model.task == "generate"), models[0])
     key = secret or _PLACEHOLDER
     console = f"Console    {url}/console\n"

@@ -42,7 +42,7 @@ def look(probe: ReadinessProbe, monkeypatch: pytest.MonkeyPatch, answers: Answer
 
 def test_ray_is_waited_for_when_it_has_not_said_where_it_is() -> None:
     probe = ReadinessProbe("http://127.0.0.1:8000", lambda: b"Running config file\n")
-    assert probe.look() == Progress("starting", ("Ray",))
+    assert probe.look() == Progress("starting", ("Ray, which runs the parts of the service",))
 
 
 def test_service_is_starting_when_there_is_no_application(
@@ -60,6 +60,12 @@ def test_models_that_are_not_up_are_named(probe: ReadinessProbe, monkeypatch: py
     }
     answers = Answers({"status": "DEPLOYING", "deployments": deployments})
     assert look(probe, monkeypatch, answers) == Progress("starting", ("manta/demo-chat", "manta/demo-chat for batches"))
+
+
+def test_other_parts_are_named_in_words(probe: ReadinessProbe, monkeypatch: pytest.MonkeyPatch) -> None:
+    deployments = {name: {"status": "UPDATING"} for name in ("tool:code_interpreter", "ingress")}
+    answers = Answers({"status": "DEPLOYING", "deployments": deployments})
+    assert look(probe, monkeypatch, answers).waiting_for == ("the code interpreter", "the HTTP service")
 
 
 def test_front_is_waited_for_when_only_the_models_are_up(

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,7 +143,7 @@ def test_port_is_named_with_its_holder_when_it_is_taken(console: Console, monkey
     with pytest.raises(typer.Exit):
         serve._clear_the_way(plan, console)
     assert "Port 8000 is taken by nginx (process 7)" in printed(console)
-    assert "http_options.port" in printed(console)
+    assert "make serve PORT=8001, manta serve --port 8001, or http_options.port" in printed(console)
 
 
 @pytest.mark.parametrize("taken", [8404, 8405])
@@ -165,6 +166,7 @@ def test_a_service_that_runs_already_is_named(console: Console, monkeypatch: pyt
     with pytest.raises(typer.Exit):
         serve._clear_the_way(load_plan(CONFIGS / "local.yaml", console), console)
     assert "Port 8000 is taken by haproxy (process 7): Manta runs here already." in printed(console)
+    assert "MANTA_STATE_DIR=.manta-2 MANTA_FRONT_STATS_PORT=8406 make serve PORT=8001" in printed(console)
 
 
 def test_the_port_of_the_command_line_is_used_instead_of_the_file_s(console: Console, state_dir: Path) -> None:
@@ -172,6 +174,15 @@ def test_the_port_of_the_command_line_is_used_instead_of_the_file_s(console: Con
     assert plan.url == "http://127.0.0.1:8500"
     assert serve.front_settings(plan).port == 8500
     assert plan.proxy_port != 8500
+
+
+def test_make_passes_the_port_on() -> None:
+    def printed_by(*words: str) -> str:
+        command = ["make", "--dry-run", "--old-file=.venv/installed-cpu", "serve", *words]
+        return subprocess.run(command, cwd=CONFIGS.parent, capture_output=True, text=True, check=True).stdout
+
+    assert "manta serve configs/local.yaml --port 8001\n" in printed_by("PORT=8001")
+    assert "manta serve configs/local.yaml\n" in printed_by("PORT=")
 
 
 def test_a_file_that_asks_for_more_than_the_machine_has_is_refused_at_once(
@@ -247,6 +258,7 @@ def started(command: str, plan: ServePlan, console: Console, timeout_s: float) -
 def test_start_that_takes_too_long_is_given_up(console: Console) -> None:
     plan = load_plan(CONFIGS / "local.yaml", console)
     assert started("sleep 60", plan, console, 0.0) == 1
+    assert "Starting takes about a minute, and more on a slow or busy machine." in printed(console)
     assert f"Not ready after 0 seconds. Log: {plan.log_path}" in printed(console)
 
 

@@ -53,6 +53,10 @@ def test_welcome_says_how_to_get_a_key_when_one_was_issued_before() -> None:
     assert "YOUR_KEY" in curl_of(text)[3]
 
 
+def test_welcome_says_how_to_get_another_key_at_the_first_start_too() -> None:
+    assert ".venv/bin/manta keys create --tier standard" in render_welcome(URL, [CHAT], "sk-manta-1", Path("log"))
+
+
 def test_a_code_interpreter_that_is_off_is_told_of_with_the_reason() -> None:
     reason = "bubblewrap is not installed: apt-get install bubblewrap"
     text = render_welcome(URL, [CHAT], None, Path("log"), interpreter_problem=reason)
