@@ -58,6 +58,15 @@ def test_local_configuration_allows_the_server_of_the_guide() -> None:
     assert re.findall(r"http://[^\"]+/mcp", client.code) == [*map(str, allowed.allowed_servers)]
 
 
+def test_local_configuration_has_a_price_so_that_a_first_try_shows_costs() -> None:
+    price = config_of(serve_documents()["local.yaml"]).models[0].price
+    assert price is not None
+    assert price.input
+    assert price.output
+    text = (CONFIGS / "local.yaml").read_text()
+    assert re.search(r"price: \{.*\} # An example", text)
+
+
 def test_long_context_is_a_million_tokens() -> None:
     config = config_of(serve_documents()["long_context.yaml"])
     assert config.models[0].card.max_model_len == 1_048_576 == DEMO_MODELS["long"].max_model_len
