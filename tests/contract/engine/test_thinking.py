@@ -152,7 +152,7 @@ def test_a_stop_token_does_not_take_the_form_from_an_answer(ask, trained_engine)
     tokenizer = trained_engine.client.get_tokenizer()
     asked = {**QUESTION, **THINK, **FORMS["regex"]}
     thought = ask(**asked)["choices"][0]["message"]["reasoning"]
-    within = ask(**asked, stop_token_ids=tokenizer.encode(thought, add_special_tokens=False)[-1:])["choices"][0]
+    within = ask(**asked, stop_token_ids=tokenizer.encode(thought, add_special_tokens=False)[:1])["choices"][0]
     assert said_in_form("regex", within["message"])
     with pytest.raises(RequestRejected) as caught:
         ask(**asked, stop_token_ids=tokenizer.encode("</think>", add_special_tokens=False))

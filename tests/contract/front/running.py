@@ -65,7 +65,7 @@ class RunningFront:
         return (self.settings.run_dir / "log").read_text()
 
     async def start(self) -> None:
-        """Start the supervisor, and wait until the port answers."""
+        """Start the supervisor, and wait until the port answers and the agent, which starts last, is there."""
         started("fronts")
         path = self.settings.save()
         with (self.settings.run_dir / "log").open("ab") as log:
@@ -74,6 +74,7 @@ class RunningFront:
             )
         await eventually(self.is_live)
         await eventually(lambda: all(self.answers(number) for number in range(NUM_PROXIES)))
+        await eventually(lambda: bool(self._agents()))
 
     def answers(self, number: int) -> bool:
         """A HAProxy process takes commands."""
@@ -156,10 +157,13 @@ class RunningFront:
 
     def agent(self) -> psutil.Process:
         """Return the agent's process."""
+        (agent,) = self._agents()
+        return agent
+
+    def _agents(self) -> list[psutil.Process]:
         assert self.supervisor is not None
         children = psutil.Process(self.supervisor.pid).children()
-        (agent,) = [one for one in children if "serve_app.front.agent" in describe(one)]
-        return agent
+        return [one for one in children if "serve_app.front.agent" in describe(one)]
 
     @contextmanager
     def without_agent(self) -> Iterator[None]:
