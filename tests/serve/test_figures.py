@@ -263,7 +263,7 @@ async def test_all_that_is_shown_of_requests_side_by_side_is_what_their_clients_
         assert sum(one["input_tokens"] for one in vectors) == seen.vectors["prompt"]
 
         pages = await desk.overview()
-        calls, other = pages["Model calls"], pages["Other requests"]
+        calls, other = pages["Model calls"], pages["Other and refused requests"]
         assert (calls[0] + other[0], calls[1] + other[1], other[2]) == (num_all, num_errors, seen.statuses[429])
         assert pages["Prompt tokens"] == [seen.tokens["prompt"], seen.tokens["cached"]]
         assert pages["Completion tokens"] == [seen.tokens["completion"]]
