@@ -1,5 +1,6 @@
 """Prices of tokens, and the cost of requests in whole numbers: nothing is rounded, so costs add up exactly."""
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, NamedTuple
 
@@ -10,6 +11,15 @@ from deployments.config import Section
 _PER_PERCENT = 100
 COST_PER_UNIT = 10**12
 """Costs are in 10^-12 of the currency."""
+
+
+def show_money(amount: float) -> str:
+    """Return an amount of money: two decimals, and more for a small one, so that it is not shown as zero."""
+    if not amount:
+        return "0"
+    num_decimals = max(4, 5 - math.floor(math.log10(abs(amount))))  # At least six significant digits.
+    whole, _, part = f"{amount:,.{num_decimals}f}".partition(".")
+    return f"{whole}.{part.rstrip('0').ljust(2, '0')}"
 
 
 def _check_decimals(price: float) -> float:

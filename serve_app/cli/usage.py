@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deployments.models.price import COST_PER_UNIT
+from deployments.models.price import COST_PER_UNIT, show_money
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageRow
 from serve_app.cli.database import ConfigOption, DatabaseUrlOption, Place, StateDirOption, Stores, run
@@ -89,7 +89,7 @@ def show_requests(
 def _print_usage(rows: Sequence[UsageRow], names: Mapping[str, str], days: int) -> None:
     def cells(day: str, name: str, model: str, key: str, counts: Sequence[int], cost: int) -> tuple[object, ...]:
         requests, errors, prompt, completion, cached, discount = counts
-        shown = f"{_in_currency(cost):,.4f}" if cost else "-"
+        shown = show_money(_in_currency(cost)) if cost else "-"
         return day, name, model, requests, errors, prompt, completion, shown, key, cached, discount
 
     listed = [

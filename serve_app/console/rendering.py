@@ -6,7 +6,6 @@ break a page or change its text direction.
 
 import gzip
 import hashlib
-import math
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from jinja2.filters import FILTERS
 from starlette.requests import Request
 from starlette.responses import Response
 
+from deployments.models.price import show_money
 from serve_app.errors.api import UnknownUrl
 
 THEMES = ("light", "dark")
@@ -66,15 +66,6 @@ def show_number(value: float | None) -> str:
     if value is None:
         return "–"  # noqa: RUF001 - a dash, as pages have it.
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
-
-
-def show_money(amount: float) -> str:
-    """Return an amount of money: two decimals, and more for a small one, so that it is not shown as zero."""
-    if not amount:
-        return "0"
-    num_decimals = max(4, 5 - math.floor(math.log10(abs(amount))))  # At least six significant digits.
-    whole, _, part = f"{amount:,.{num_decimals}f}".partition(".")
-    return f"{whole}.{part.rstrip('0').ljust(2, '0')}"
 
 
 def show_size(num_bytes: float) -> str:

@@ -9,11 +9,10 @@ from time import time
 
 import pytest
 
-from deployments.models.price import PriceConfig, Prices
+from deployments.models.price import PriceConfig, Prices, show_money
 from deployments.state.identity.keys import NewKey
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
-from serve_app.console.rendering import show_money
 from tests.contract.http.answers import MODEL
 
 
