@@ -95,10 +95,9 @@ def translate_violation(
         finding = fitting[0]
         branch = _branch_of(finding["loc"], body, branch + 1)
     finding = _misspelt_instead(finding, findings)
-    refused = _TRANSLATORS.get(finding["type"], _translate_other)(finding, body)
     if schema is not None and finding["type"] == "extra_forbidden":
-        refused = _unknown(locate(body, finding)[0], meant_by(finding["loc"], body, schema))
-    return refused
+        return _unknown(locate(body, finding)[0], meant_by(finding["loc"], body, schema))
+    return _TRANSLATORS.get(finding["type"], _translate_other)(finding, body)
 
 
 def missing_parameter(path: str, beside: Iterable[str] = ()) -> BadRequest:

@@ -12,7 +12,6 @@ from serve_app.front.asking import any_certificate, read_ray_token
 
 _DASHBOARD = re.compile(rb"dashboard at.*?(https?://[\w.:-]+)")
 _TIMEOUT_S = 2.0
-_IN_WORDS = {"ingress": "the HTTP service"}
 
 Phase = Literal["starting", "ready", "failed"]
 
@@ -86,10 +85,10 @@ def _display_name(deployment: str) -> str:
             return f"{name} for batches"
         case "tool":
             return f"the {name.replace('_', ' ')}"
-        case "model":
-            return name
+        case "" if name == "ingress":
+            return "the HTTP service"
         case _:
-            return _IN_WORDS.get(name, name)
+            return name
 
 
 def _problem_of(application: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from deployments.models.contract.engine import ModelCard
-from serve_app.errors.api import BadRequest
+from serve_app.errors.api import BadRequest, invalid_value
 from serve_app.operations.dialects import renamed
 from serve_app.operations.responses.prompt.outputs import CALL_WENT_WRONG, NO_OUTPUT, UNSEEN, readable_json
 from serve_app.schemas.anthropic.blocks import (
@@ -114,10 +114,9 @@ def _choice_of(request: MessagesRequest, *, has_tools: bool) -> Chat:
     if choice is None or (not has_tools and choice.type in ("auto", "none")):
         return {}
     if not has_tools:
-        raise BadRequest(
+        raise invalid_value(
             "Invalid value for 'tool_choice': there is no tool to call. Send 'tools', not all of them deferred.",
-            param="tool_choice",
-            code="invalid_value",
+            "tool_choice",
         )
     if choice.type != "tool":
         chosen: Any = _CHOICES[choice.type]
