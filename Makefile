@@ -42,6 +42,7 @@ serve: .venv/installed-$(PROFILE) ## Serve the models of CONFIG (configs/local.y
 	exec $(BIN)/manta serve $(CONFIG)$(if $(PORT), --port $(PORT))
 
 install: .venv/installed-$(PROFILE) ## Make .venv with what CONFIG needs: the CPU or the GPU profile.
+	echo "Installed. Next: make serve$(if $(filter-out configs/local.yaml,$(CONFIG)), CONFIG=$(CONFIG))"
 
 test: .venv/installed-dev ## Run the tests in stages: unit, contract, services (TESTS: pytest's arguments instead).
 	$(if $(TESTS),exec $(PYTEST) $(TESTS))
