@@ -13,7 +13,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.exhaustive, pytest.mark.timeout(1
 
 
 async def test_a_model_answers_in_the_playground_and_a_batch_ends(service: Service, tmp_path) -> None:
-    _, secret = await service.issue(account="console", tier="standard", retention="stored")
+    # OPERATOR_PAGES has this account's page.
+    _, secret = await service.issue(account="acct_one", tier="standard", retention="stored")
     _, admin = await service.issue(account="ops", tier="standard", is_admin=True)
     async with browse(service.url) as browsing:
         page = browsing.page

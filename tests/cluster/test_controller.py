@@ -99,7 +99,6 @@ def test_every_replica_stays_when_the_controller_is_killed(take_over: TakeOver) 
 
 
 def test_requests_are_answered_while_there_is_no_controller(take_over: TakeOver) -> None:
-    assert len(take_over.statuses) > 2
     assert set(take_over.statuses) == {200}
     assert take_over.stream[-1] == "data: [DONE]"
 
