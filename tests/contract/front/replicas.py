@@ -1,8 +1,11 @@
 """Ingress replicas for fronts under test: small real HTTP servers in this process with behaviours to choose."""
 
 import asyncio
+import ctypes
 import json
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -10,6 +13,10 @@ from dataclasses import dataclass, field
 from deployments.proof import NONCE_HEADER, PROOF_HEADER, QUESTION_PATH, FrontTrust, is_same
 from tests.listening import stop_listening
 
+_SO_ATTACH_FILTER = 26
+_ACCEPT_NO_BYTE = ctypes.create_string_buffer(struct.pack("=HBBI", 0x06, 0, 0, 0))  # The instruction `ret #0`.
+_DROP_ALL = struct.pack("@HP", 1, ctypes.addressof(_ACCEPT_NO_BYTE))
+"""A socket filter: the kernel drops every packet before TCP sees it."""
 TRUST = FrontTrust.from_pepper(b"contract tests of the front " * 2)
 STRANGER = FrontTrust.from_pepper(b"another service's pepper " * 2)
 
@@ -61,6 +68,12 @@ class Replica:
         for writer in [*self._writers]:
             writer.transport.abort()
         await asyncio.sleep(0)
+
+    def vanish(self) -> None:
+        """Leave the network as a node does that loses its power: nothing that is sent here is acknowledged any more."""
+        assert self._server is not None
+        for endpoint in [*self._server.sockets, *(writer.get_extra_info("socket") for writer in self._writers)]:
+            endpoint.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, _DROP_ALL)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.num_connections += 1

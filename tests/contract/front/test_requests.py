@@ -31,8 +31,8 @@ _WEBSOCKET = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 RULES = Path(__file__).parents[3] / "configs" / "prometheus" / "manta.rules.yaml"
 ALERTS = [rule["expr"] for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"] if "haproxy" in rule["expr"]]
 CHAT = "/v1/chat/completions"
-TIMINGS = replace(QUICK, forget_s=1.0)
-"""Soon after a test its replicas are forgotten."""
+TIMINGS = replace(QUICK, forget_s=1.0, silent_s=600.0)
+"""Soon after a test its replicas are forgotten. The agent does not end requests to a lost node: the kernel must."""
 MAX_CONNECTIONS, NUM_CONNECTIONS = 8, 40
 NUM_REFUSED = 5
 """Each of these requests would wait as long as the front has patience, if each waited anew."""
@@ -118,6 +118,31 @@ async def test_request_of_which_nothing_was_answered_is_given_to_another_replica
         assert one.request_id is not None
         assert (one.request_id, one.path, one.body) == (other.request_id, other.path, other.body)
         assert len(one.body) == size
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_request_to_a_node_that_is_lost_is_given_to_another_replica(
+    front: RunningFront, http: httpx2.AsyncClient, is_read: bool
+) -> None:
+    async with replicas(*front.replica_ports[:2]) as (lost, other):
+        other.is_draining = True
+        await front.knows(lost.port)
+        await http.get("/v1/models")  # The connection to the replica is used again, so nothing else is on its way.
+
+        async def vanish(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+            lost.vanish()
+            await writer.wait_closed()
+
+        lost.answer = vanish
+        with front.without_checks(lost.port):
+            if not is_read:
+                lost.vanish()
+            asking = asyncio.create_task(http.post(CHAT, content=b"{}"))
+            await eventually(lambda: front.num_requests(lost.port) == 1)
+        other.is_draining = False
+        answer = await asking
+        assert (answer.status_code, answer.text) == (200, str(other.port))
+        assert len(lost.requests) == 1 + is_read
 
 
 @pytest.mark.parametrize(
