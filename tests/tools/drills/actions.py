@@ -181,7 +181,7 @@ async def until_roles_are_back(scene: Scene, timeout_s: float) -> float | None:
         if not scene.victims:
             await asyncio.sleep(0.05)
             continue
-        found = {role: await asyncio.to_thread(find, scene.cluster, role) for role in scene.roles_before}
+        found = {role: await asyncio.to_thread(find, scene.cluster, role) for role in [*scene.roles_before]}
         living = {role: {one.pid for _, one in processes} - scene.victims for role, processes in found.items()}
         if all(len(living[role]) >= num for role, num in scene.roles_before.items()):
             return scene.load.now - scene.at
