@@ -79,7 +79,9 @@ _HAPROXY = Promise(may_fail="connections", back_s=1.0)
 _INGRESS = Promise(may_fail="begun")
 _RAY = Promise(may_fail="ray")
 _NO_BREAK = Promise(extra_wait_s=3.0)
-_NODE = Promise(may_fail="node", extra_wait_s=3.0)
+_NODE = Promise(may_fail="node", extra_wait_s=3.3)
+"""Keepalive gives up a connection to a silent node three seconds after its last packet. The rest is for the way to the
+other replica."""
 _ONLY_NODE = Promise(may_fail="only node", extra_wait_s=None)
 """A raylet ends when one of its agents does, and all of Ray on its node with it."""
 _HEAD = Promise(extra_wait_s=1.0)
