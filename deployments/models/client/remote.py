@@ -17,7 +17,7 @@ from deployments.models.client.stream import RemoteStream
 from deployments.models.contract.engine import EngineRequest, EngineStream, ModelCard
 from deployments.models.contract.errors import Overloaded, from_channel
 from deployments.patience import USUAL, Patience
-from deployments.routing.prefix_router import Choice, place
+from deployments.routing.placement import Choice, place
 
 logger = logging.getLogger(__name__)
 

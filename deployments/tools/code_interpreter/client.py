@@ -14,7 +14,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from deployments.channel.client import Channel, ChannelStream, connect
 from deployments.channel.errors import ChannelError, Full, Lost, Refused
-from deployments.routing.prefix_router import Choice
+from deployments.routing.placement import Choice
 from deployments.tools.code_interpreter.messages import (
     CODES,
     CodeRun,

@@ -14,7 +14,7 @@ from deployments.models.client.remote import RemoteEngine
 from deployments.models.contract.engine import EngineRequest, ModelCard, Usage
 from deployments.models.contract.errors import EngineDied, Overloaded
 from deployments.patience import USUAL
-from deployments.routing.prefix_router import place
+from deployments.routing.placement import place
 from tests.waiting import eventually
 
 CARD = ModelCard(id="manta/one", operations=frozenset({"chat"}), max_model_len=64, created=0, owned_by="manta")

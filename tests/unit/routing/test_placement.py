@@ -3,7 +3,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.routing.prefix_router import FREE_LOAD, Choice, place
+from deployments.routing.placement import FREE_LOAD, Choice, place
 
 REPLICAS = [f"replica-{number}" for number in range(4)]
 
