@@ -130,11 +130,6 @@ class RunningFront:
         processes = [Runtime(self.settings.socket_path(number)) for number in range(NUM_PROXIES)]
         return {slot.check for one in processes for slot in one.slots(backend) if slot.address.port == port}
 
-    def num_requests(self, port: int) -> int:
-        """Return how many requests the processes have open at what listens on a port."""
-        processes = [Runtime(self.settings.socket_path(number)) for number in range(NUM_PROXIES)]
-        return sum(slot.num_sessions for one in processes for slot in one.slots(MAIN) if slot.address.port == port)
-
     def saved(self) -> set[int]:
         """Return the ports in the table that was saved."""
         return {address.port for address in load_table(self.settings.table_path)[0].addresses()}

@@ -39,6 +39,7 @@ NUM_REFUSED = 5
 ID = re.compile(r"req_[0-9a-f]{32}")
 TRIED_AGAIN = 'haproxy_backend_retry_warnings_total{proxy="ingress"}'
 GIVEN_TO_ANOTHER = 'haproxy_backend_redispatch_warnings_total{proxy="ingress"}'
+UNDER_WAY = 'haproxy_backend_current_sessions{proxy="ingress"}'
 WAITING = 'haproxy_frontend_current_sessions{proxy="queueing"}'
 
 
@@ -138,7 +139,11 @@ async def test_request_to_a_node_that_is_lost_is_given_to_another_replica(
             if not is_read:
                 lost.vanish()
             asking = asyncio.create_task(http.post(CHAT, content=b"{}"))
-            await eventually(lambda: front.num_requests(lost.port) == 1)
+
+            async def is_sent() -> bool:
+                return await front.counted(UNDER_WAY) == 1
+
+            await eventually(is_sent)
         other.is_draining = False
         answer = await asking
         assert (answer.status_code, answer.text) == (200, str(other.port))

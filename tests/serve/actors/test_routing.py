@@ -11,7 +11,7 @@ from deployments.replica.server import deployment_options
 from deployments.routing.placement import Choice
 from tests.serve.configurations import scripted
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(300), pytest.mark.usefixtures("ray_cluster")]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(300)]
 
 NUM_TRIES = 20
 

@@ -131,11 +131,9 @@ async def _cut_off(scene: Scene, node: Node) -> None:
 
     What takes long runs in a thread: clients whose loop stood still would note first bytes too late.
     """
-    for role in SINGLE:
-        lost = await asyncio.to_thread(find, scene.cluster, role, node)
-        if lost:
-            scene.roles_before[role] = 1
-            scene.victims |= {process.pid for _, process in lost}
+    lost = {role: await asyncio.to_thread(find, scene.cluster, role, node) for role in SINGLE}
+    scene.roles_before |= {role: 1 for role, processes in lost.items() if processes}
+    scene.victims |= {process.pid for processes in lost.values() for _, process in processes}
     scene.nodes.add(node.name)
     scene.at = scene.load.now
     await asyncio.to_thread(node.cut)
@@ -181,7 +179,7 @@ async def until_roles_are_back(scene: Scene, timeout_s: float) -> float | None:
         if not scene.victims:
             await asyncio.sleep(0.05)
             continue
-        found = {role: await asyncio.to_thread(find, scene.cluster, role) for role in [*scene.roles_before]}
+        found = {role: await asyncio.to_thread(find, scene.cluster, role) for role in scene.roles_before}
         living = {role: {one.pid for _, one in processes} - scene.victims for role, processes in found.items()}
         if all(len(living[role]) >= num for role, num in scene.roles_before.items()):
             return scene.load.now - scene.at
